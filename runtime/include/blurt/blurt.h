@@ -1,0 +1,197 @@
+//===- blurt.h - C ABI between compiled programs and the runtime -*- C -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// A compiled model is one object file that defines exactly one public symbol,
+//
+//     const blurt_program blurt_program_main;
+//
+// and calls back into the runtime only through the functions declared at the
+// end of this header. The runtime is linked statically into the executable; a
+// table whose `abi_version` differs from BLURT_ABI_VERSION is refused.
+//
+// Everything the program touches lives in one arena per device. The table says
+// where: a tensor is `base + offset`, in row-major order, little-endian, and at
+// least 64-byte aligned. State (parameters, optimizer moments, caches) lies in
+// the first `state_bytes` bytes at the same offsets for every entry of the
+// table and survives between calls; the rest is scratch that an entry may
+// overwrite, so inputs are written immediately before, and outputs read
+// immediately after, a call of their own entry.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_BLURT_H
+#define BLURT_BLURT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BLURT_ABI_VERSION 1
+#define BLURT_ALIGNMENT 64
+
+typedef enum blurt_dtype {
+  BLURT_F64 = 0,
+  BLURT_F32 = 1,
+  BLURT_BF16 = 2,
+  BLURT_I64 = 3,
+  BLURT_I32 = 4,
+  BLURT_I1 = 5 /* one byte an element, 0 or 1 */
+} blurt_dtype;
+
+typedef enum blurt_role {
+  BLURT_PARAM = 0,    /* trained parameter                                   */
+  BLURT_MOMENT1 = 1,  /* optimizer state of the parameter of the same name   */
+  BLURT_MOMENT2 = 2,  /* second optimizer state of the same name             */
+  BLURT_CACHE = 3,    /* generation state; zeroed when a sequence begins     */
+  BLURT_INPUT = 4,    /* written by the caller before an entry is called     */
+  BLURT_OUTPUT = 5,   /* read by the caller after an entry returned          */
+  BLURT_SCALAR = 6,   /* rank-0 input: lr, beta1, step, seed, position, …    */
+  BLURT_GRADIENT = 7  /* output of `train`: gradient before clipping         */
+} blurt_role;
+
+typedef enum blurt_init_kind {
+  BLURT_INIT_ZEROS = 0,
+  BLURT_INIT_ONES = 1,
+  BLURT_INIT_CONSTANT = 2, /* every element is init_a                        */
+  BLURT_INIT_NORMAL = 3,   /* mean init_a, standard deviation init_b         */
+  BLURT_INIT_UNIFORM = 4   /* uniform in [init_a, init_b)                    */
+} blurt_init_kind;
+
+/* One tensor of the program. A tensor declared inside a stack is stored as its
+ * `stack_count` iterations one after the other: `shape` is the shape of one
+ * iteration, iteration i lies at `offset + i * stack_stride`, and `{i}` in
+ * `name` and `export_name` stands for `stack_first + i`. A tensor outside any
+ * stack has stack_count 0. Nested stacks are not expressible in ABI 1.
+ */
+typedef struct blurt_tensor {
+  const char *name;        /* unique among the tensors of one role            */
+  const char *export_name; /* name in weight files; equals `name` by default  */
+  int32_t role;            /* blurt_role                                      */
+  int32_t dtype;           /* blurt_dtype                                     */
+  int32_t rank;            /* 0 … 8                                           */
+  int32_t export_transpose; /* 1: weight files store the two dims swapped     */
+  const int64_t *shape;    /* `rank` extents                                  */
+  uint64_t offset;         /* bytes from the arena's base                     */
+  int64_t stack_count;     /* iterations, 0 outside stacks                    */
+  int64_t stack_first;     /* number of the first iteration                   */
+  uint64_t stack_stride;   /* bytes between iterations                        */
+  int32_t init_kind;       /* blurt_init_kind, for BLURT_PARAM                */
+  int32_t decay;           /* 1: weight decay applies                         */
+  double init_a, init_b;
+} blurt_tensor;
+
+/* One entry: `train`, `eval`, `prefill` or `decode`. `run` executes one step on
+ * the arena at `arena`; it allocates nothing and returns when all is done.
+ * `ctx` is the runtime's, passed through to the callbacks below.
+ *
+ * Well-known inputs:  `tokens`, `targets` (i32, batch × seq), or whatever the
+ *                     model declares (`image`, `label`, …). With
+ *                     `microbatches` K > 1 every input has a leading dim of K.
+ * Well-known scalars: `lr`, `beta1`, `beta2`, `eps`, `weight_decay`,
+ *                     `momentum`, `clip` (f64; clip 0 disables clipping),
+ *                     `step` (i64, from 1), `seed` (i64), `position` (i64,
+ *                     tokens already in the cache). An entry lists those it
+ *                     reads; the others need not be set.
+ * Well-known outputs: `loss`, `grad_norm`, `logits`, `token_loss`.
+ */
+typedef struct blurt_entry {
+  const char *name;
+  void (*run)(void *ctx, void *arena);
+  uint64_t peak_bytes; /* arena bytes this entry needs, state included        */
+  int64_t batch;       /* sequences (samples) a microbatch                    */
+  int64_t seq;         /* tokens a sequence; 0 if the model has no seq dim    */
+  int64_t microbatches;
+  int32_t num_tensors; /* inputs, outputs, scalars, gradients, caches         */
+  const blurt_tensor *tensors;
+} blurt_entry;
+
+typedef struct blurt_key_value {
+  const char *key, *value;
+} blurt_key_value;
+
+typedef struct blurt_program {
+  int32_t abi_version;
+  int32_t num_entries;
+  const char *name;      /* the model's symbol, `gpt2`                        */
+  const char *target;    /* `cpu`                                             */
+  const char *precision; /* `fp64`, `fp32`, …                                 */
+  const char *optimizer; /* `adamw`, `sgd`                                    */
+  const char *plan_hash; /* hex digest of the planned module                  */
+  const blurt_entry *entries;
+  const blurt_tensor *state; /* parameters, moments                           */
+  int32_t num_state;
+  int32_t num_metadata;
+  const blurt_key_value *metadata; /* free-form: `vocab_size`, `context`,
+                                      `compiler`, `source`, …                 */
+  uint64_t state_bytes;
+  uint64_t peak_bytes; /* arena size: the largest entry's peak                */
+} blurt_program;
+
+extern const blurt_program blurt_program_main;
+
+/*===----------------------------------------------------------------------===*
+ * Called by compiled code
+ *===----------------------------------------------------------------------===*/
+
+/* A kernel computes tasks [begin, end) of its task range. `args` are the
+ * addresses of its operands in the order the compiler laid down. What a task
+ * computes, and in which order it adds, never depends on how the range is cut
+ * among threads.
+ */
+typedef void (*blurt_kernel)(void *const *args, int64_t begin, int64_t end);
+
+/* Runs tasks [0, tasks) of `kernel` on the thread pool of `ctx` and returns when
+ * all are done. `grain` is the least number of tasks worth giving to a thread.
+ */
+void blurt_parallel(void *ctx, blurt_kernel kernel, void *const *args,
+                    int64_t tasks, int64_t grain);
+
+/* C[b] = op(A[b]) · op(B[b]) + beta · C[b] for `batch` row-major matrices;
+ * op(A) is m×k, op(B) k×n, C m×n. `lda`, `ldb`, `ldc` are elements between rows
+ * as stored, `stride_*` elements between matrices (0 broadcasts). beta is 0 or
+ * 1; with beta 0, C is only written. The product is cut into tiles by shape
+ * alone and each tile is one single-threaded library call, so the result does
+ * not depend on the number of threads.
+ */
+void blurt_gemm_f32(void *ctx, int32_t trans_a, int32_t trans_b, int64_t batch,
+                    int64_t m, int64_t n, int64_t k, const float *a,
+                    int64_t lda, int64_t stride_a, const float *b, int64_t ldb,
+                    int64_t stride_b, float beta, float *c, int64_t ldc,
+                    int64_t stride_c);
+void blurt_gemm_f64(void *ctx, int32_t trans_a, int32_t trans_b, int64_t batch,
+                    int64_t m, int64_t n, int64_t k, const double *a,
+                    int64_t lda, int64_t stride_a, const double *b, int64_t ldb,
+                    int64_t stride_b, double beta, double *c, int64_t ldc,
+                    int64_t stride_c);
+
+/* The same for one matrix on the calling thread, for use inside kernels. */
+void blurt_gemm_tile_f32(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n,
+                         int64_t k, float alpha, const float *a, int64_t lda,
+                         const float *b, int64_t ldb, float beta, float *c,
+                         int64_t ldc);
+void blurt_gemm_tile_f64(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n,
+                         int64_t k, double alpha, const double *a, int64_t lda,
+                         const double *b, int64_t ldb, double beta, double *c,
+                         int64_t ldc);
+
+/* Debug builds of a program (bt-compile --debug-memory) call these around every
+ * operation: `use` fails the run if [ptr, ptr+bytes) is not live or was never
+ * written, `retire` poisons a dead range. Both also feed the high-water mark
+ * that `info --memory` prints.
+ */
+void blurt_debug_define(void *ctx, const void *ptr, uint64_t bytes,
+                        const char *what);
+void blurt_debug_use(void *ctx, const void *ptr, uint64_t bytes,
+                     const char *what);
+void blurt_debug_retire(void *ctx, void *ptr, uint64_t bytes, const char *what);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* BLURT_BLURT_H */
