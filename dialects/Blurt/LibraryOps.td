@@ -1,0 +1,120 @@
+//===- LibraryOps.td - GEMM, attention, scatter ------------*- tablegen -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_LIBRARY_OPS_TD
+#define BLURT_LIBRARY_OPS_TD
+
+include "BlurtDialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Blurt_DestinationOp<string mnemonic, list<Trait> traits = []>
+    : Blurt_Op<mnemonic, traits # [AttrSizedOperandSegments,
+          DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let hasVerifier = 1;
+}
+
+def Blurt_GemmOp : Blurt_DestinationOp<"gemm"> {
+  let summary = "a batch of matrix products by the BLAS library";
+  let description = [{
+    `out[b] = op(a[b]) · op(b[b]) (+ c[b])` for rank-2 operands (no batch) or
+    rank-3 operands whose first dim is the batch; a batch of 1 broadcasts.
+    `trans_a`, `trans_b` say that the stored matrix is the transpose of the
+    operand. With `c` the product is added to it; in memref form `c` is the out
+    itself and is updated in place.
+
+    Constraints:
+    - M1: ranks are all 2 or all 3; a and b have one float element type.
+    - M2: contracting extents agree; batches agree or are 1.
+    - M3: c has the type of the result.
+    - M4 (memref form): one of the two matrix dims has stride 1.
+  }];
+  let arguments = (ins Blurt_Shaped:$a, Blurt_Shaped:$b,
+                       Optional<Blurt_Shaped>:$c,
+                       Variadic<AnyStridedMemRef>:$outs,
+                       UnitAttr:$trans_a, UnitAttr:$trans_b);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $a (`transposed` $trans_a^)? `,` $b (`transposed` $trans_b^)?
+    (`plus` $c^)? (`into` $outs^)? attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def Blurt_AttentionOp : Blurt_DestinationOp<"attention"> {
+  let summary = "tiled attention that never holds the score matrix";
+  let description = [{
+    q: B×T×H×D, k and v: B×S×Hk×D with Hk dividing H (head h reads kv head
+    h / (H/Hk)). Outputs o: B×T×H×D and lse: B×H×T, the natural logarithm of the
+    row's sum of exponentials of `scale · q·k`. With `causal`, query t sees keys
+    s ≤ t + (S - T).
+
+    With `position` (a rank-0 i64, generation) k and v are caches of S rows of
+    which rows 0 … position+T-1 are valid, and query t sees keys s ≤
+    position + t. lse is then not needed but still written.
+  }];
+  let arguments = (ins Blurt_Shaped:$q, Blurt_Shaped:$k, Blurt_Shaped:$v,
+                       Optional<Blurt_Shaped>:$position,
+                       Variadic<AnyStridedMemRef>:$outs,
+                       F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v (`at` $position^)? (`into` $outs^)? `scale` `=` $scale
+    (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def Blurt_AttentionGradOp : Blurt_DestinationOp<"attention_grad"> {
+  let summary = "cotangents of q, k and v of attention, deterministic";
+  let description = [{
+    Inputs as of `blurt.attention`, its outputs o and lse, and do: B×T×H×D.
+    Outputs dq, dk, dv of the shapes of q, k, v. Recomputes the probabilities
+    tile by tile from lse.
+  }];
+  let arguments = (ins Blurt_Shaped:$q, Blurt_Shaped:$k, Blurt_Shaped:$v,
+                       Blurt_Shaped:$o, Blurt_Shaped:$lse, Blurt_Shaped:$d_o,
+                       Variadic<AnyStridedMemRef>:$outs,
+                       F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $o `,` $lse `,` $d_o (`into` $outs^)? `scale` `=` $scale
+    (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def Blurt_ScatterAddOp : Blurt_DestinationOp<"scatter_add"> {
+  let summary = "sum rows into the rows that ids name, in the order of the ids";
+  let description = [{
+    ids: N (i32 or i64), updates: N×C; out: V×C with
+    `out[v] = Σ_{n: ids[n] = v} updates[n]`, added in ascending n; rows that no
+    id names are 0.
+  }];
+  let arguments = (ins Blurt_Shaped:$ids, Blurt_Shaped:$updates,
+                       Variadic<AnyStridedMemRef>:$outs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $ids `,` $updates (`into` $outs^)? attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+def Blurt_CacheUpdateOp : Blurt_DestinationOp<"cache_update"> {
+  let summary = "write rows into a key-value cache";
+  let description = [{
+    `cache[b, position + t] = rows[b, t]` for cache: B×S×…, rows: B×T×…;
+    returns the cache. In memref form the out is the cache itself. The caller
+    keeps position + T ≤ S.
+  }];
+  let arguments = (ins Blurt_Shaped:$cache, Blurt_Shaped:$rows,
+                       Blurt_Shaped:$position,
+                       Variadic<AnyStridedMemRef>:$outs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $cache `,` $rows `at` $position (`into` $outs^)? attr-dict `:`
+    functional-type(operands, results)
+  }];
+}
+
+#endif // BLURT_LIBRARY_OPS_TD
