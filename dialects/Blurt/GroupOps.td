@@ -8,6 +8,7 @@
 #define BLURT_GROUP_OPS_TD
 
 include "BlurtDialect.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Blurt_GroupOp : Blurt_Op<"group", [
@@ -45,6 +46,10 @@ def Blurt_GroupOp : Blurt_Op<"group", [
     - G4: a yielded value whose output map leaves out a reduced dim comes from
       `blurt.reduce` results, uniform inputs and constants only.
     - G5: reduced dims are within the domain, ascending, without repetition.
+    - G6: the body holds elementwise scalar operations, constants, and this
+      dialect's `reduce`, `index` and `load` only, and yields a value for every
+      output, of its element type (f32 for bf16).
+    A dim of extent 1 may always be left out of a map.
 
     Example, softmax over the rows of 1024×256:
     ```mlir
@@ -86,12 +91,39 @@ def Blurt_GroupOp : Blurt_Op<"group", [
     bool isReduced(int64_t dim) {
       return ::llvm::is_contained(getReduce(), dim);
     }
+    /// The scalar type that stands for elements of `elementType` in a body.
+    static ::mlir::Type getScalarType(::mlir::Type elementType);
+    /// The dims of the domain, as a bit set, along which `value` of the body
+    /// may vary. Dims of extent 1 never count.
+    uint64_t getVaryingDims(::mlir::Value value);
+    /// The dims that `map` mentions, as a bit set without those of extent 1.
+    uint64_t getMentionedDims(::mlir::AffineMap map);
     bool hasTensorSemantics() { return getOuts().empty(); }
     /// Shaped types of what is written: results in tensor form, outs in memref
     /// form.
     ::mlir::SmallVector<::mlir::ShapedType> getOutputTypes();
     ::mlir::Block *getBodyBlock() { return &getBody().front(); }
+    ::mlir::BlockArgument getTableArg(unsigned i) {
+      return getBodyBlock()->getArgument(getInputs().size() + i);
+    }
+    ::mlir::Operation::operand_range getYielded() {
+      return getBodyBlock()->getTerminator()->getOperands();
+    }
   }];
+  let builders = [
+    // Tensor form if `outs` is empty, else memref form without results. The
+    // body builder gets the block arguments (inputs, then tables) and returns
+    // the values to yield.
+    OpBuilder<(ins "::llvm::StringRef":$kernel,
+      "::llvm::ArrayRef<int64_t>":$domain, "::llvm::ArrayRef<int64_t>":$reduce,
+      "::mlir::ValueRange":$inputs,
+      "::llvm::ArrayRef<::mlir::AffineMap>":$inputMaps,
+      "::mlir::ValueRange":$tables, "::mlir::ValueRange":$outs,
+      "::mlir::TypeRange":$resultTypes,
+      "::llvm::ArrayRef<::mlir::AffineMap>":$outputMaps,
+      "::llvm::function_ref<::llvm::SmallVector<::mlir::Value>("
+      "::mlir::OpBuilder &, ::mlir::Location, ::mlir::ValueRange)>":$body)>
+  ];
 }
 
 def Blurt_GroupYieldOp : Blurt_Op<"group_yield", [
@@ -99,11 +131,12 @@ def Blurt_GroupYieldOp : Blurt_Op<"group_yield", [
   let summary = "the scalars written by a group, in the order of its outputs";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
-  let builders = [OpBuilder<(ins), [{}]>];
+  let builders = [
+    OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
 }
 
 def Blurt_ReduceOp : Blurt_Op<"reduce", [
-    Pure, SameOperandsAndResultType, HasParent<"GroupOp">]> {
+    Pure, AllTypesMatch<["value", "result"]>, HasParent<"GroupOp">]> {
   let summary = "combine a value over the reduced dims of the group";
   let description = [{
     `sum` starts from 0, `max` from -inf (NaN propagates). Floating point only,
@@ -116,9 +149,14 @@ def Blurt_ReduceOp : Blurt_Op<"reduce", [
 
 def Blurt_IndexOp : Blurt_Op<"index", [Pure, HasParent<"GroupOp">]> {
   let summary = "the current coordinate along one dim of the domain";
+  let description = [{
+    Constraints:
+    - X1: `dim` is a dim of the domain.
+  }];
   let arguments = (ins I64Attr:$dim);
   let results = (outs I64:$result);
   let assemblyFormat = "$dim attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def Blurt_LoadOp : Blurt_Op<"load", [HasParent<"GroupOp">,
@@ -129,6 +167,10 @@ def Blurt_LoadOp : Blurt_Op<"load", [HasParent<"GroupOp">,
     before the step. Reading a row whose number does not vary along the
     innermost dim and whose last index is that dim's `blurt.index` is a vector
     load.
+
+    Constraints:
+    - X2: the table is one of the group's tables; as many indices as its rank;
+      the result is its element type (f32 for bf16).
   }];
   let arguments = (ins Blurt_Shaped:$table, Variadic<I64>:$indices);
   let results = (outs AnyType:$result);

@@ -11,12 +11,12 @@ include "BlurtDialect.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 class Blurt_DestinationOp<string mnemonic, list<Trait> traits = []>
-    : Blurt_Op<mnemonic, traits # [AttrSizedOperandSegments,
+    : Blurt_Op<mnemonic, traits # [
           DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let hasVerifier = 1;
 }
 
-def Blurt_GemmOp : Blurt_DestinationOp<"gemm"> {
+def Blurt_GemmOp : Blurt_DestinationOp<"gemm", [AttrSizedOperandSegments]> {
   let summary = "a batch of matrix products by the BLAS library";
   let description = [{
     `out[b] = op(a[b]) · op(b[b]) (+ c[b])` for rank-2 operands (no batch) or
@@ -43,7 +43,7 @@ def Blurt_GemmOp : Blurt_DestinationOp<"gemm"> {
   }];
 }
 
-def Blurt_AttentionOp : Blurt_DestinationOp<"attention"> {
+def Blurt_AttentionOp : Blurt_DestinationOp<"attention", [AttrSizedOperandSegments]> {
   let summary = "tiled attention that never holds the score matrix";
   let description = [{
     q: B×T×H×D, k and v: B×S×Hk×D with Hk dividing H (head h reads kv head
@@ -54,6 +54,13 @@ def Blurt_AttentionOp : Blurt_DestinationOp<"attention"> {
     With `position` (a rank-0 i64, generation) k and v are caches of S rows of
     which rows 0 … position+T-1 are valid, and query t sees keys s ≤
     position + t. lse is then not needed but still written.
+
+    Constraints:
+    - A1: q, k, v have rank 4 and one float element type; v has k's shape.
+    - A2: batch and head sizes of q and k agree; k's heads divide q's.
+    - A3: position is a rank-0 i64.
+    - A4: o has q's shape and element type; lse is B×H×T of f32, or of f64 if
+      q is.
   }];
   let arguments = (ins Blurt_Shaped:$q, Blurt_Shaped:$k, Blurt_Shaped:$v,
                        Optional<Blurt_Shaped>:$position,
@@ -72,6 +79,9 @@ def Blurt_AttentionGradOp : Blurt_DestinationOp<"attention_grad"> {
     Inputs as of `blurt.attention`, its outputs o and lse, and do: B×T×H×D.
     Outputs dq, dk, dv of the shapes of q, k, v. Recomputes the probabilities
     tile by tile from lse.
+
+    Constraints: A1, A2 and A4 of `blurt.attention`, and
+    - A5: d_o has q's type, dq, dk, dv have the shapes of q, k, v.
   }];
   let arguments = (ins Blurt_Shaped:$q, Blurt_Shaped:$k, Blurt_Shaped:$v,
                        Blurt_Shaped:$o, Blurt_Shaped:$lse, Blurt_Shaped:$d_o,
@@ -90,6 +100,11 @@ def Blurt_ScatterAddOp : Blurt_DestinationOp<"scatter_add"> {
     ids: N (i32 or i64), updates: N×C; out: V×C with
     `out[v] = Σ_{n: ids[n] = v} updates[n]`, added in ascending n; rows that no
     id names are 0.
+
+    Constraints:
+    - S1: ids has rank 1 and element type i32 or i64.
+    - S2: updates has rank 2 and a row for every id.
+    - S3: the output has rank 2 and the columns and element type of updates.
   }];
   let arguments = (ins Blurt_Shaped:$ids, Blurt_Shaped:$updates,
                        Variadic<AnyStridedMemRef>:$outs);
@@ -106,6 +121,12 @@ def Blurt_CacheUpdateOp : Blurt_DestinationOp<"cache_update"> {
     `cache[b, position + t] = rows[b, t]` for cache: B×S×…, rows: B×T×…;
     returns the cache. In memref form the out is the cache itself. The caller
     keeps position + T ≤ S.
+
+    Constraints:
+    - U1: cache and rows agree in element type, rank and every dim but 1; rows
+      has no more of dim 1 than cache.
+    - U2: position is a rank-0 i64.
+    - U3: the output has the type of the cache, and is the cache in memref form.
   }];
   let arguments = (ins Blurt_Shaped:$cache, Blurt_Shaped:$rows,
                        Blurt_Shaped:$position,

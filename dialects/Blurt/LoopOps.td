@@ -8,6 +8,7 @@
 #define BLURT_LOOP_OPS_TD
 
 include "BlurtDialect.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Blurt_LoopOp : Blurt_Op<"loop", [
@@ -24,6 +25,18 @@ def Blurt_LoopOp : Blurt_Op<"loop", [
     at position i (whatever the direction). The body may capture values from
     above. Only the tensor form exists; the plan stage turns the loop into
     `scf.for` over arena slots.
+
+    Example: four layers, each with its own weight; the input of each is kept:
+    ```mlir
+    %last, %saved = blurt.loop "block" count 4 carry(%h : tensor<8x16xf32>)
+        slice(%w : tensor<4x16x16xf32>)
+        -> (tensor<8x16xf32>, tensor<4x8x16xf32>) {
+    ^bb0(%i: tensor<i64>, %x: tensor<8x16xf32>, %wi: tensor<16x16xf32>):
+      %y = blurt.gemm %x, %wi transposed
+          : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+      blurt.loop_yield %y, %x : tensor<8x16xf32>, tensor<8x16xf32>
+    }
+    ```
 
     Constraints:
     - L1: slices have a leading dim of `count`.
@@ -51,6 +64,16 @@ def Blurt_LoopOp : Blurt_Op<"loop", [
       return getNumResults() - getCarries().size();
     }
   }];
+  let builders = [
+    // The body builder gets the iteration, the carried values and the slices,
+    // and returns the next carried values and the values to collect.
+    OpBuilder<(ins "::llvm::StringRef":$name, "int64_t":$count, "bool":$reverse,
+      "::mlir::ValueRange":$carries, "::mlir::ValueRange":$slices,
+      "::llvm::function_ref<std::pair<::llvm::SmallVector<::mlir::Value>, "
+      "::llvm::SmallVector<::mlir::Value>>(::mlir::OpBuilder &, "
+      "::mlir::Location, ::mlir::Value, ::mlir::ValueRange, "
+      "::mlir::ValueRange)>":$body)>
+  ];
 }
 
 def Blurt_LoopYieldOp : Blurt_Op<"loop_yield", [

@@ -12,6 +12,10 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Blurt_ReshapeOp : Blurt_Op<"reshape", [Pure]> {
   let summary = "the same elements in row-major order under another shape";
+  let description = [{
+    Constraints:
+    - V1: source and result have as many elements, of the same type.
+  }];
   let arguments = (ins AnyRankedTensor:$source);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source attr-dict `:` type($source) `to` type($result)";
@@ -21,6 +25,10 @@ def Blurt_ReshapeOp : Blurt_Op<"reshape", [Pure]> {
 
 def Blurt_TransposeOp : Blurt_Op<"transpose", [Pure]> {
   let summary = "dims in another order: result dim i is source dim permutation[i]";
+  let description = [{
+    Constraints:
+    - V2: `permutation` holds every dim of the source once; extents follow it.
+  }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$permutation);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
@@ -31,6 +39,10 @@ def Blurt_TransposeOp : Blurt_Op<"transpose", [Pure]> {
 
 def Blurt_SliceOp : Blurt_Op<"slice", [Pure]> {
   let summary = "a box of the source: sizes are the result's";
+  let description = [{
+    Constraints:
+    - V3: one offset a dim; offset + size stays within the source.
+  }];
   let arguments = (ins AnyRankedTensor:$source, DenseI64ArrayAttr:$offsets);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
@@ -44,6 +56,9 @@ def Blurt_ConcatOp : Blurt_Op<"concat", [Pure]> {
   let description = [{
     Where it can, the planner lets the producers of the parts write straight
     into the result.
+
+    Constraints:
+    - V4: parts agree with the result in all dims but `dim`, where they sum up.
   }];
   let arguments = (ins I64Attr:$dim, Variadic<AnyRankedTensor>:$parts);
   let results = (outs AnyRankedTensor:$result);
@@ -59,6 +74,12 @@ def Blurt_SlotOp : Blurt_Op<"slot", [Pure]> {
     The memref at `arena + offset + Σ steps[i] · iterations[i]` bytes. The
     result's layout has static strides and offset 0.
 
+    Constraints:
+    - V5: the arena is a static memref of i8 with one dim.
+    - V6: one step for every iteration.
+    - V7: the result has static shape and strides and offset 0, and ends within
+      the arena.
+
     Example: iteration %i's slot of a 4-times stacked 1024×256 f32 value:
     ```mlir
     %h = blurt.slot %arena[%i] offset 65536 steps [1048576]
@@ -66,7 +87,8 @@ def Blurt_SlotOp : Blurt_Op<"slot", [Pure]> {
     ```
   }];
   let arguments = (ins AnyStridedMemRef:$arena, Variadic<Index>:$iterations,
-                       I64Attr:$offset, DenseI64ArrayAttr:$steps);
+                       I64Attr:$offset,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$steps);
   let results = (outs AnyStridedMemRef:$result);
   let assemblyFormat = [{
     $arena (`[` $iterations^ `]`)? `offset` $offset (`steps` $steps^)? attr-dict
