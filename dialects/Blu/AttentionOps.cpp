@@ -39,8 +39,8 @@ static LogicalResult checkAttention(std::optional<Location> loc, Value qv,
     return emitOptionalError(loc, "q has ", heads,
                              " heads, not a multiple of k's ", kvHeads);
   int64_t length = q.getDimSize(1), keys = k.getDimSize(1);
-  if (causal && !ShapedType::isDynamic(length) && !ShapedType::isDynamic(keys) &&
-      keys < length) // C3
+  if (causal && !ShapedType::isDynamic(length) &&
+      !ShapedType::isDynamic(keys) && keys < length) // C3
     return emitOptionalError(loc, "causal attention of ", length,
                              " queries over ", keys,
                              " keys, expected at least as many keys");
@@ -77,9 +77,9 @@ LogicalResult AttentionOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
                                          MutableArrayRef<Value> out) {
   if (g[1])
     return emitOpError("has no gradient rule for a cotangent of lse");
-  auto grad = AttentionGradOp::create(b, getLoc(), getQ(), getK(), getV(),
-                                      getResult(), getLse(), g[0],
-                                      getScaleAttr(), getCausalAttr());
+  auto grad =
+      AttentionGradOp::create(b, getLoc(), getQ(), getK(), getV(), getResult(),
+                              getLse(), g[0], getScaleAttr(), getCausalAttr());
   for (unsigned i : wanted.set_bits())
     out[i] = grad.getResult(i);
   return success();
@@ -105,9 +105,10 @@ LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *,
   return success();
 }
 
-LogicalResult CachedAttentionOp::inferReturnTypes(
-    MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
+LogicalResult
+CachedAttentionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                    Adaptor adaptor,
+                                    SmallVectorImpl<Type> &types) {
   if (failed(checkAttention(loc, adaptor.getQ(), adaptor.getK(), adaptor.getV(),
                             adaptor.getScale().convertToDouble(),
                             /*causal=*/true)))

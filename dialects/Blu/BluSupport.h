@@ -20,10 +20,10 @@ namespace mlir::blu {
 /// `tensor<2x?xf32>` as it stands in a diagnostic about extents: `2x?`.
 std::string shapeString(ArrayRef<int64_t> shape);
 
-/// The shape that `shapes` broadcast to: aligned at the last dim, extents equal,
-/// 1 or missing. An unknown extent meets any extent but is kept only where no
-/// known one other than 1 decides. Emits an error naming the two shapes on
-/// failure.
+/// The shape that `shapes` broadcast to: aligned at the last dim, extents
+/// equal, 1 or missing. An unknown extent meets any extent but is kept only
+/// where no known one other than 1 decides. Emits an error naming the two
+/// shapes on failure.
 FailureOr<SmallVector<int64_t>>
 inferBroadcast(std::optional<Location> loc, ArrayRef<ArrayRef<int64_t>> shapes);
 
@@ -58,9 +58,7 @@ public:
   /// the adjoint of broadcasting.
   Value reduceTo(Value x, RankedTensorType type);
 
-  static RankedTensorType type(Value x) {
-    return cast_type(x.getType());
-  }
+  static RankedTensorType type(Value x) { return cast_type(x.getType()); }
 
 private:
   static RankedTensorType cast_type(Type type) {

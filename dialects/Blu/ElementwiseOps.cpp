@@ -44,10 +44,9 @@ static LogicalResult inferElementwise(std::optional<Location> loc,
 }
 
 #define BLU_INFER_BINARY(OP)                                                   \
-  LogicalResult OP::inferReturnTypes(MLIRContext *,                            \
-                                     std::optional<Location> loc,              \
-                                     Adaptor adaptor,                          \
-                                     SmallVectorImpl<Type> &types) {           \
+  LogicalResult OP::inferReturnTypes(                                          \
+      MLIRContext *, std::optional<Location> loc, Adaptor adaptor,             \
+      SmallVectorImpl<Type> &types) {                                          \
     return inferElementwise(loc, adaptor.getOperands(), adaptor.getOperands(), \
                             /*elementType=*/nullptr, types);                   \
   }
@@ -115,8 +114,8 @@ LogicalResult DivOp::buildGradient(OpBuilder &b, Grads g,
   if (wanted[0])
     out[0] = gb.reduceTo(scaled, tensorType(getLhs()));
   if (wanted[1])
-    out[1] = gb.neg(
-        gb.reduceTo(gb.mul(scaled, getResult()), tensorType(getRhs())));
+    out[1] =
+        gb.neg(gb.reduceTo(gb.mul(scaled, getResult()), tensorType(getRhs())));
   return success();
 }
 
@@ -171,8 +170,8 @@ LogicalResult SelectOp::buildGradient(OpBuilder &b, Grads g,
 // Unary ops
 //===----------------------------------------------------------------------===//
 
-/// The rule of a unary op: `out[0]` from the cotangent `g`, the input `x` and the
-/// result `y`.
+/// The rule of a unary op: `out[0]` from the cotangent `g`, the input `x` and
+/// the result `y`.
 #define BLU_UNARY_GRADIENT(OP, EXPRESSION)                                     \
   LogicalResult OP::buildGradient(OpBuilder &b, Grads grads,                   \
                                   const llvm::BitVector &wanted,               \
@@ -197,9 +196,8 @@ BLU_UNARY_GRADIENT(SqrtOp, gb.div(gb.mul(g, c(0.5)), y))
 BLU_UNARY_GRADIENT(RsqrtOp, gb.div(gb.mul(gb.mul(g, c(-0.5)), y), x))
 BLU_UNARY_GRADIENT(TanhOp, gb.mul(g, gb.sub(c(1), gb.mul(y, y))))
 BLU_UNARY_GRADIENT(SigmoidOp, gb.mul(g, gb.mul(y, gb.sub(c(1), y))))
-BLU_UNARY_GRADIENT(ReluOp,
-                   gb.select(gb.compare(ComparePredicate::GT, x, c(0)), g,
-                             c(0)))
+BLU_UNARY_GRADIENT(ReluOp, gb.select(gb.compare(ComparePredicate::GT, x, c(0)),
+                                     g, c(0)))
 #undef BLU_UNARY_GRADIENT
 
 LogicalResult SiluOp::buildGradient(OpBuilder &b, Grads g,
@@ -227,8 +225,8 @@ LogicalResult CastOp::buildGradient(OpBuilder &b, Grads g,
                                     const llvm::BitVector &wanted,
                                     OperandGrads out) {
   if (wanted[0])
-    out[0] =
-        GradBuilder(b, getLoc()).cast(g[0], getInput().getType().getElementType());
+    out[0] = GradBuilder(b, getLoc())
+                 .cast(g[0], getInput().getType().getElementType());
   return success();
 }
 

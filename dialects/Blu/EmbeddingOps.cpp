@@ -47,8 +47,8 @@ LogicalResult EmbeddingGradOp::inferReturnTypes(MLIRContext *,
   if (int64_t(adaptor.getRows()) < 1) // C2
     return emitOptionalError(loc, "rows is ", int64_t(adaptor.getRows()),
                              ", expected at least 1");
-  types.push_back(
-      RankedTensorType::get({int64_t(adaptor.getRows()), grad.getShape().back()},
-                            grad.getElementType()));
+  types.push_back(RankedTensorType::get(
+      {int64_t(adaptor.getRows()), grad.getShape().back()},
+      grad.getElementType()));
   return success();
 }

@@ -31,9 +31,9 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *,
     return failure();
   auto x = cast<RankedTensorType>(adaptor.getLogits().getType());
   bool perRow = adaptor.getReduction() == LossReduction::None;
-  types.push_back(RankedTensorType::get(
-      perRow ? x.getShape().drop_back() : ArrayRef<int64_t>(),
-      x.getElementType()));
+  types.push_back(RankedTensorType::get(perRow ? x.getShape().drop_back()
+                                               : ArrayRef<int64_t>(),
+                                        x.getElementType()));
   return success();
 }
 
@@ -46,9 +46,9 @@ LogicalResult CrossEntropyOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
   Value grad = g[0];
   if (getReduction() == LossReduction::Mean) {
     Value ignored = gb.scalar(double(int64_t(getIgnoreIndex())), getTargets());
-    Value counted = gb.cast(
-        gb.compare(ComparePredicate::NE, getTargets(), ignored),
-        GradBuilder::type(grad).getElementType());
+    Value counted =
+        gb.cast(gb.compare(ComparePredicate::NE, getTargets(), ignored),
+                GradBuilder::type(grad).getElementType());
     SmallVector<int64_t> all;
     for (int64_t i = 0; i < GradBuilder::type(counted).getRank(); ++i)
       all.push_back(i);
@@ -59,9 +59,10 @@ LogicalResult CrossEntropyOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
   return success();
 }
 
-LogicalResult CrossEntropyGradOp::inferReturnTypes(
-    MLIRContext *, std::optional<Location> loc, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
+LogicalResult
+CrossEntropyGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
+                                     Adaptor adaptor,
+                                     SmallVectorImpl<Type> &types) {
   if (failed(checkTargets(loc, adaptor.getLogits(), adaptor.getTargets())))
     return failure();
   auto grad = cast<RankedTensorType>(adaptor.getGrad().getType());

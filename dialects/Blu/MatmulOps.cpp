@@ -43,15 +43,18 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *,
   auto [kb, n] = rows(b, adaptor.getTransB(), false);
   if (!extentsMatch(ka, kb)) { // C2
     auto contracted = [](RankedTensorType type, bool trans, bool isLhs) {
-      return type.getRank() == 1 ? 0 : type.getRank() - (isLhs != trans ? 1 : 2);
+      return type.getRank() == 1 ? 0
+                                 : type.getRank() - (isLhs != trans ? 1 : 2);
     };
     return emitOptionalError(
         loc, "contracting dims differ: lhs dim ",
         contracted(a, adaptor.getTransA(), true), " is ", ka, ", rhs dim ",
         contracted(b, adaptor.getTransB(), false), " is ", kb);
   }
-  ArrayRef<int64_t> batchA = a.getShape().drop_back(std::min<int64_t>(a.getRank(), 2));
-  ArrayRef<int64_t> batchB = b.getShape().drop_back(std::min<int64_t>(b.getRank(), 2));
+  ArrayRef<int64_t> batchA =
+      a.getShape().drop_back(std::min<int64_t>(a.getRank(), 2));
+  ArrayRef<int64_t> batchB =
+      b.getShape().drop_back(std::min<int64_t>(b.getRank(), 2));
   auto shape = inferBroadcast(loc, {batchA, batchB}); // C3
   if (failed(shape))
     return failure();
@@ -110,9 +113,8 @@ LogicalResult LinearOp::inferReturnTypes(MLIRContext *,
   RankedTensorType x = tensorType(adaptor.getInput());
   RankedTensorType w = tensorType(adaptor.getWeight());
   if (x.getElementType() != w.getElementType()) // C1
-    return emitOptionalError(loc, "input has element type ",
-                             x.getElementType(), ", weight has ",
-                             w.getElementType());
+    return emitOptionalError(loc, "input has element type ", x.getElementType(),
+                             ", weight has ", w.getElementType());
   if (x.getRank() < 1 || w.getRank() != 2)
     return emitOptionalError(loc, "input has rank ", x.getRank(),
                              " and weight ", w.getRank(),
@@ -125,9 +127,9 @@ LogicalResult LinearOp::inferReturnTypes(MLIRContext *,
     RankedTensorType type = tensorType(bias);
     if (type.getElementType() != x.getElementType() || type.getRank() != 1 ||
         !extentsMatch(type.getDimSize(0), w.getDimSize(0)))
-      return emitOptionalError(loc, "bias has type ", type, ", expected ",
-                               RankedTensorType::get({w.getDimSize(0)},
-                                                     x.getElementType()));
+      return emitOptionalError(
+          loc, "bias has type ", type, ", expected ",
+          RankedTensorType::get({w.getDimSize(0)}, x.getElementType()));
   }
   SmallVector<int64_t> shape(x.getShape());
   shape.back() = w.getDimSize(0);

@@ -26,9 +26,9 @@ static Type buildFunctionType(Builder &builder, ArrayRef<Type> arguments,
 
 ParseResult ModelOp::parse(OpAsmParser &parser, OperationState &result) {
   return function_interface_impl::parseFunctionOp(
-      parser, result, /*allowVariadic=*/false, getFunctionTypeAttrName(result.name),
-      buildFunctionType, getArgAttrsAttrName(result.name),
-      getResAttrsAttrName(result.name));
+      parser, result, /*allowVariadic=*/false,
+      getFunctionTypeAttrName(result.name), buildFunctionType,
+      getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
 }
 
 void ModelOp::print(OpAsmPrinter &p) {
@@ -77,8 +77,8 @@ LogicalResult ModelOp::verify() {
         return emitOpError() << kind << " " << i
                              << " has no name, expected a 'blu.name' attribute";
       if (!seen.insert(name).second)
-        return emitOpError() << kind << " " << i << " repeats the name '"
-                             << name << "'";
+        return emitOpError()
+               << kind << " " << i << " repeats the name '" << name << "'";
     }
     return success();
   };
@@ -163,10 +163,9 @@ void StepOp::print(OpAsmPrinter &p) {
       getResultTypes(), getResAttrsAttr(), &getBody(),
       /*printEmptyResult=*/false);
   p.printOptionalAttrDictWithKeyword(
-      (*this)->getAttrs(),
-      {SymbolTable::getSymbolAttrName(), getProgramAttrName(),
-       getFunctionTypeAttrName(), getArgAttrsAttrName(),
-       getResAttrsAttrName()});
+      (*this)->getAttrs(), {SymbolTable::getSymbolAttrName(),
+                            getProgramAttrName(), getFunctionTypeAttrName(),
+                            getArgAttrsAttrName(), getResAttrsAttrName()});
   p << ' ';
   p.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -233,8 +232,8 @@ LogicalResult ReturnOp::verify() {
   auto function = cast<FunctionOpInterface>((*this)->getParentOp());
   ArrayRef<Type> expected = function.getResultTypes();
   if (expected.size() != getNumOperands())
-    return emitOpError() << "has " << getNumOperands()
-                         << " values, expected " << expected.size();
+    return emitOpError() << "has " << getNumOperands() << " values, expected "
+                         << expected.size();
   for (auto [i, type] : llvm::enumerate(getOperandTypes()))
     if (type != expected[i])
       return emitOpError() << "value " << i << " has type " << type
@@ -342,8 +341,7 @@ static ParseResult parseIteration(OpAsmParser &parser,
   if (isNamed && (parser.parseLParen() || parser.parseArgument(iteration) ||
                   parser.parseRParen()))
     return failure();
-  iteration.type =
-      RankedTensorType::get({}, parser.getBuilder().getI64Type());
+  iteration.type = RankedTensorType::get({}, parser.getBuilder().getI64Type());
   return success();
 }
 
@@ -418,9 +416,12 @@ void StackOp::print(OpAsmPrinter &p) {
   p << " [" << getFirst() << " to " << getLast() << "] iteration(";
   p.printOperand(getIteration());
   p << ')';
-  ArrayRef<BlockArgument> arguments = getBodyBlock()->getArguments().drop_front();
-  printBindings(p, "carry", arguments.take_front(getNumCarries()), getCarries());
-  printBindings(p, "slices", arguments.drop_front(getNumCarries()), getSlices());
+  ArrayRef<BlockArgument> arguments =
+      getBodyBlock()->getArguments().drop_front();
+  printBindings(p, "carry", arguments.take_front(getNumCarries()),
+                getCarries());
+  printBindings(p, "slices", arguments.drop_front(getNumCarries()),
+                getSlices());
   if (getReverse())
     p << " reverse";
   p.printOptionalAttrDict((*this)->getAttrs(),
@@ -434,7 +435,7 @@ void StackOp::print(OpAsmPrinter &p) {
 }
 
 LogicalResult StackOp::verify() {
-  if (getFirst() >= getLast()) // C1
+  if (int64_t(getFirst()) >= int64_t(getLast())) // C1
     return emitOpError() << "runs from " << getFirst() << " to " << getLast()
                          << ", expected at least one iteration";
   for (auto [i, slice] : llvm::enumerate(getSlices())) { // C2
@@ -449,8 +450,8 @@ LogicalResult StackOp::verify() {
   return success();
 }
 
-/// The block arguments of a region that runs on an iteration, carried values and
-/// slices.
+/// The block arguments of a region that runs on an iteration, carried values
+/// and slices.
 static LogicalResult verifyIterationArguments(Operation *op, Block &block,
                                               ValueRange carries,
                                               ValueRange slices) {
@@ -460,20 +461,30 @@ static LogicalResult verifyIterationArguments(Operation *op, Block &block,
                              << " arguments, expected " << expected;
   auto i64 = RankedTensorType::get({}, IntegerType::get(op->getContext(), 64));
   if (block.getArgument(0).getType() != i64)
-    return op->emitOpError() << "iteration has type "
-                             << block.getArgument(0).getType() << ", expected "
-                             << i64;
+    return op->emitOpError()
+           << "iteration has type " << block.getArgument(0).getType()
+           << ", expected " << i64;
   for (size_t i = 1; i < expected; ++i) {
     bool isCarry = i - 1 < carries.size();
-    Type type = isCarry ? carries[i - 1].getType()
-                        : StackOp::slicedType(
-                              slices[i - 1 - carries.size()].getType());
+    Type type =
+        isCarry ? carries[i - 1].getType()
+                : StackOp::slicedType(slices[i - 1 - carries.size()].getType());
     if (block.getArgument(i).getType() != type)
-      return op->emitOpError() << "body argument " << i << " has type "
-                               << block.getArgument(i).getType()
-                               << ", expected " << type;
+      return op->emitOpError()
+             << "body argument " << i << " has type "
+             << block.getArgument(i).getType() << ", expected " << type;
   }
   return success();
+}
+
+YieldOp StackOp::getYield() {
+  return cast<YieldOp>(getBodyBlock()->getTerminator());
+}
+YieldOp CheckpointOp::getYield() {
+  return cast<YieldOp>(getBodyBlock()->getTerminator());
+}
+YieldOp AccumulateOp::getYield() {
+  return cast<YieldOp>(getBodyBlock()->getTerminator());
 }
 
 static LogicalResult verifyYields(Operation *op, Block &block) {
@@ -484,8 +495,8 @@ static LogicalResult verifyYields(Operation *op, Block &block) {
 
 LogicalResult StackOp::verifyRegions() {
   Block &block = *getBodyBlock();
-  if (failed(verifyIterationArguments(*this, block, getCarries(),
-                                      getSlices())) ||
+  if (failed(
+          verifyIterationArguments(*this, block, getCarries(), getSlices())) ||
       failed(verifyYields(*this, block)))
     return failure();
   auto yielded = getYield().getValues();
@@ -494,7 +505,7 @@ LogicalResult StackOp::verifyRegions() {
                          << " values, expected " << getNumResults();
   for (auto [i, value] : llvm::enumerate(yielded)) {
     bool isCarry = i < getNumCarries();
-    Type expected = isCarry ? getCarries()[i].getType() // C3
+    Type expected = isCarry ? getCarries()[i].getType()                 // C3
                             : stackedType(value.getType(), getCount()); // C4
     if (isCarry && value.getType() != expected)
       return emitOpError() << "body yields " << value.getType()
@@ -521,9 +532,9 @@ static LogicalResult verifyResultsAreYielded(Operation *op, Block &block) {
                              << " values, expected " << op->getNumResults();
   for (auto [i, value] : llvm::enumerate(yielded))
     if (value.getType() != op->getResult(i).getType())
-      return op->emitOpError() << "body yields " << value.getType()
-                               << " for result " << i << ", expected "
-                               << op->getResult(i).getType();
+      return op->emitOpError()
+             << "body yields " << value.getType() << " for result " << i
+             << ", expected " << op->getResult(i).getType();
   return success();
 }
 
@@ -580,7 +591,7 @@ LogicalResult AccumulateOp::verify() {
                          << ", expected at least 1";
   for (auto [i, slice] : llvm::enumerate(getSlices())) {
     auto type = cast<RankedTensorType>(slice.getType());
-    if (type.getRank() == 0 || type.getDimSize(0) != getCount())
+    if (type.getRank() == 0 || type.getDimSize(0) != int64_t(getCount()))
       return emitOpError() << "stacked operand " << i << " has type " << type
                            << ", expected a dim 0 of " << getCount();
   }
@@ -588,8 +599,7 @@ LogicalResult AccumulateOp::verify() {
 }
 
 LogicalResult AccumulateOp::verifyRegions() {
-  if (failed(verifyIterationArguments(*this, *getBodyBlock(), {},
-                                      getSlices())))
+  if (failed(verifyIterationArguments(*this, *getBodyBlock(), {}, getSlices())))
     return failure();
   return verifyResultsAreYielded(*this, *getBodyBlock()); // C2
 }

@@ -206,9 +206,7 @@ def Blu_StackOp : Blu_Op<"stack", [
     }
     unsigned getNumCarries() { return getCarries().size(); }
     unsigned getNumCollected() { return getNumResults() - getNumCarries(); }
-    YieldOp getYield() {
-      return ::llvm::cast<YieldOp>(getBodyBlock()->getTerminator());
-    }
+    YieldOp getYield();
     /// `type` with a new dim 0 of `count`, and without dim 0.
     static ::mlir::RankedTensorType stackedType(::mlir::Type type, int64_t count);
     static ::mlir::RankedTensorType slicedType(::mlir::Type type);
@@ -239,9 +237,7 @@ def Blu_CheckpointOp : Blu_Op<"checkpoint", [
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::Block *getBodyBlock() { return &getBody().front(); }
-    YieldOp getYield() {
-      return ::llvm::cast<YieldOp>(getBodyBlock()->getTerminator());
-    }
+    YieldOp getYield();
   }];
 }
 
@@ -273,9 +269,7 @@ def Blu_AccumulateOp : Blu_Op<"accumulate", [
   let extraClassDeclaration = [{
     ::mlir::Block *getBodyBlock() { return &getBody().front(); }
     ::mlir::BlockArgument getIteration() { return getBodyBlock()->getArgument(0); }
-    YieldOp getYield() {
-      return ::llvm::cast<YieldOp>(getBodyBlock()->getTerminator());
-    }
+    YieldOp getYield();
   }];
 }
 

@@ -31,7 +31,8 @@ static LogicalResult checkLayerNorm(std::optional<Location> loc, Value input,
                                ", expected ", expected);
   }
   if (!(eps > 0) || !std::isfinite(eps))
-    return emitOptionalError(loc, "eps is ", eps, ", expected a positive number");
+    return emitOptionalError(loc, "eps is ", eps,
+                             ", expected a positive number");
   return success();
 }
 
@@ -73,12 +74,11 @@ LogicalResult LayerNormOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
 // softmax, log_softmax
 //===----------------------------------------------------------------------===//
 
-template <typename Op>
-static LogicalResult verifySoftmaxDim(Op op) {
+template <typename Op> static LogicalResult verifySoftmaxDim(Op op) {
   int64_t dim = op.getDim(), rank = op.getType().getRank();
   if (dim < 0 || dim >= rank) // C1
-    return op.emitOpError() << "dim is " << dim << ", the input has rank "
-                            << rank;
+    return op.emitOpError()
+           << "dim is " << dim << ", the input has rank " << rank;
   return success();
 }
 

@@ -33,10 +33,9 @@ static LogicalResult inferReduction(std::optional<Location> loc, Value input,
 }
 
 #define BLU_INFER_REDUCTION(OP)                                                \
-  LogicalResult OP::inferReturnTypes(MLIRContext *,                            \
-                                     std::optional<Location> loc,              \
-                                     Adaptor adaptor,                          \
-                                     SmallVectorImpl<Type> &types) {           \
+  LogicalResult OP::inferReturnTypes(                                          \
+      MLIRContext *, std::optional<Location> loc, Adaptor adaptor,             \
+      SmallVectorImpl<Type> &types) {                                          \
     return inferReduction(loc, adaptor.getInput(), adaptor.getDims(),          \
                           adaptor.getKeepDims(), types);                       \
   }

@@ -26,8 +26,7 @@ bool blu::extentsMatch(int64_t a, int64_t b) {
 }
 
 bool blu::shapesMatch(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
-  return a.size() == b.size() &&
-         llvm::all_of(llvm::zip(a, b), [](auto pair) {
+  return a.size() == b.size() && llvm::all_of(llvm::zip(a, b), [](auto pair) {
            return extentsMatch(std::get<0>(pair), std::get<1>(pair));
          });
 }
@@ -87,8 +86,8 @@ static LogicalResult refineOp(Operation *op) {
   if (auto checkpoint = dyn_cast<CheckpointOp>(op)) {
     if (failed(refineBlock(*checkpoint.getBodyBlock())))
       return failure();
-    for (auto [result, value] : llvm::zip(checkpoint.getResults(),
-                                          checkpoint.getYield().getValues()))
+    for (auto [result, value] :
+         llvm::zip(checkpoint.getResults(), checkpoint.getYield().getValues()))
       result.setType(value.getType());
     return success();
   }
@@ -130,9 +129,9 @@ Value GradBuilder::scalar(double value, Value like) {
 }
 
 Value GradBuilder::zeros(RankedTensorType type) {
-  return ConstantOp::create(
-      b, loc, cast<ElementsAttr>(
-                  DenseElementsAttr::get(type, b.getZeroAttr(type.getElementType()))));
+  return ConstantOp::create(b, loc,
+                            cast<ElementsAttr>(DenseElementsAttr::get(
+                                type, b.getZeroAttr(type.getElementType()))));
 }
 
 Value GradBuilder::add(Value x, Value y) { return AddOp::create(b, loc, x, y); }

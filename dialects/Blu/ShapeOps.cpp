@@ -77,7 +77,8 @@ LogicalResult ReshapeOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
                                        const llvm::BitVector &wanted,
                                        MutableArrayRef<Value> out) {
   if (wanted[0])
-    out[0] = GradBuilder(b, getLoc()).reshape(g[0], getInput().getType().getShape());
+    out[0] =
+        GradBuilder(b, getLoc()).reshape(g[0], getInput().getType().getShape());
   return success();
 }
 

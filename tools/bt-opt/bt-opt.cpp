@@ -16,11 +16,11 @@ using namespace mlir;
 
 int main(int argc, char **argv) {
   DialectRegistry registry;
-  registry.insert<affine::AffineDialect, arith::ArithDialect,
-                  cf::ControlFlowDialect, func::FuncDialect, math::MathDialect,
-                  memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
-                  vector::VectorDialect, LLVM::LLVMDialect,
-                  blurt::BlurtDialect>();
+  registry
+      .insert<affine::AffineDialect, arith::ArithDialect,
+              cf::ControlFlowDialect, func::FuncDialect, math::MathDialect,
+              memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
+              vector::VectorDialect, LLVM::LLVMDialect, blurt::BlurtDialect>();
   registerTransformsPasses();
   return asMainReturnCode(
       MlirOptMain(argc, argv, "BluTrain optimizer driver\n", registry));
