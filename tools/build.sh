@@ -30,5 +30,8 @@ targets=()
 if (($#)); then
   targets=(--target "$@")
 fi
-cmake --preset dev
+# Ninja configures again by itself when a CMakeLists.txt changed.
+if [[ ! -f build/build.ninja || CMakePresets.json -nt build/build.ninja ]]; then
+  cmake --preset dev
+fi
 cmake --build build -j"${BLUTRAIN_JOBS:-$(nproc)}" "${targets[@]}"

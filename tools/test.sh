@@ -100,7 +100,7 @@ add "$p" "$f" "$s"
 
 section 'lit tests'
 lit_options=(-sv -j "$jobs" --param "long=$long" --allow-empty-runs
-  --time-tests -o "$results/lit.json")
+  -o "$results/lit.json")
 [[ -z $filter ]] || lit_options+=(--filter "$filter")
 status=0
 /usr/lib/llvm-22/bin/lit "${lit_options[@]}" build/test || status=$?
