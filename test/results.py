@@ -17,10 +17,11 @@ def junit(path):
     for case in xml.parse(path).getroot().iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
-        elif case.find("skipped") is not None:
-            skipped += 1
-        else:
+        elif case.get("status") == "run" and case.find("skipped") is None:
             passed += 1
+        else:
+            # GTEST_SKIP, or a DISABLED_ test.
+            skipped += 1
     return passed, failed, skipped
 
 
