@@ -13,6 +13,7 @@ include "BluBase.td"
 // Initialisers
 //===----------------------------------------------------------------------===//
 
+// Numbers are f64 and written without their type.
 class Blu_Attr<string name, string mnemo> : AttrDef<Blu_Dialect, name> {
   let mnemonic = mnemo;
 }
@@ -26,18 +27,18 @@ def Blu_OnesAttr : Blu_Attr<"Ones", "ones"> {
 def Blu_FillAttr : Blu_Attr<"Fill", "fill"> {
   let summary = "every element is the given value";
   let parameters = (ins "::mlir::FloatAttr":$value);
-  let assemblyFormat = "`<` $value `>`";
+  let assemblyFormat = "`<` custom<F64>($value) `>`";
 }
 def Blu_NormalAttr : Blu_Attr<"Normal", "normal"> {
   let summary = "normally distributed with mean and standard deviation";
   let parameters = (ins "::mlir::FloatAttr":$mean, "::mlir::FloatAttr":$std);
-  let assemblyFormat = "`<` $mean `,` $std `>`";
+  let assemblyFormat = "`<` custom<F64>($mean) `,` custom<F64>($std) `>`";
   let genVerifyDecl = 1;
 }
 def Blu_UniformAttr : Blu_Attr<"Uniform", "uniform"> {
   let summary = "uniformly distributed in [low, high)";
   let parameters = (ins "::mlir::FloatAttr":$low, "::mlir::FloatAttr":$high);
-  let assemblyFormat = "`<` $low `,` $high `>`";
+  let assemblyFormat = "`<` custom<F64>($low) `,` custom<F64>($high) `>`";
   let genVerifyDecl = 1;
 }
 
@@ -68,6 +69,6 @@ def Blu_ComparePredicate : Blu_Enum<"ComparePredicate", "comparison", [
 def Blu_Program : Blu_Enum<"Program", "which program of the executable", [
     I32EnumAttrCase<"Train", 0, "train">, I32EnumAttrCase<"Eval", 1, "eval">,
     I32EnumAttrCase<"Prefill", 2, "prefill">,
-    I32EnumAttrCase<"Decode", 3, "decode">]>;
+    I32EnumAttrCase<"Decode", 3, "decode">, I32EnumAttrCase<"Vjp", 4, "vjp">]>;
 
 #endif // BLU_ATTRS_TD

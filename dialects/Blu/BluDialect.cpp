@@ -13,6 +13,18 @@
 using namespace mlir;
 using namespace mlir::blu;
 
+static ParseResult parseF64(AsmParser &parser, FloatAttr &value) {
+  double number;
+  if (parser.parseFloat(number))
+    return failure();
+  value = parser.getBuilder().getF64FloatAttr(number);
+  return success();
+}
+
+static void printF64(AsmPrinter &printer, FloatAttr value) {
+  printer.printFloat(value.getValue());
+}
+
 #include "Blu/BluDialect.cpp.inc"
 #include "Blu/BluEnums.cpp.inc"
 #include "Blu/BluInterfaces.cpp.inc"

@@ -128,7 +128,7 @@ ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
   auto kind = symbolizeProgram(keyword);
   if (!kind)
     return parser.emitError(kindLoc)
-           << "expected train, eval, prefill or decode, got '" << keyword
+           << "expected train, eval, prefill, decode or vjp, got '" << keyword
            << "'";
   result.addAttribute(getProgramAttrName(result.name),
                       ProgramAttr::get(parser.getContext(), *kind));
