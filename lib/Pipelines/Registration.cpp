@@ -8,6 +8,7 @@
 
 #include "Blu/Blu.h"
 #include "Blurt/BlurtDialect.h"
+#include "blutrain/Conversion/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -24,4 +25,7 @@ void blutrain::registerDialects(DialectRegistry &registry) {
                   blurt::BlurtDialect>();
 }
 
-void blutrain::registerPasses() { registerTransformsPasses(); }
+void blutrain::registerPasses() {
+  registerTransformsPasses();
+  registerConversionPasses(), registerFuseStagePipeline();
+}
