@@ -27,5 +27,6 @@ void blutrain::registerDialects(DialectRegistry &registry) {
 
 void blutrain::registerPasses() {
   registerTransformsPasses();
-  registerConversionPasses(), registerFuseStagePipeline();
+  registerConversionPasses();
+  registerFuseStagePipeline();
 }
