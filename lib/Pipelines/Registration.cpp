@@ -6,6 +6,8 @@
 
 #include "blutrain/Pipelines/Registration.h"
 
+#include "blutrain/Autodiff/Passes.h"
+
 #include "Blu/Blu.h"
 #include "Blurt/BlurtDialect.h"
 
@@ -24,4 +26,7 @@ void blutrain::registerDialects(DialectRegistry &registry) {
                   blurt::BlurtDialect>();
 }
 
-void blutrain::registerPasses() { registerTransformsPasses(); }
+void blutrain::registerPasses() {
+  registerTransformsPasses();
+  registerAutodiffPasses();
+}
