@@ -7,6 +7,7 @@
 #include "blutrain/Pipelines/Registration.h"
 
 #include "blutrain/Autodiff/Passes.h"
+#include "blutrain/Transforms/Passes.h"
 
 #include "Blu/Blu.h"
 #include "Blurt/BlurtDialect.h"
@@ -29,4 +30,5 @@ void blutrain::registerDialects(DialectRegistry &registry) {
 void blutrain::registerPasses() {
   registerTransformsPasses();
   registerAutodiffPasses();
+  registerBluTrainTransformsPasses();
 }
