@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Blurt/BlurtDialect.h"
+#include "blutrain/Codegen/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -22,6 +23,8 @@ int main(int argc, char **argv) {
                   vector::VectorDialect, LLVM::LLVMDialect,
                   blurt::BlurtDialect>();
   registerTransformsPasses();
+  blurt::registerCodegenPasses();
+  blurt::registerCodegenPipelines();
   return asMainReturnCode(
       MlirOptMain(argc, argv, "BluTrain optimizer driver\n", registry));
 }
