@@ -7,6 +7,7 @@
 #include "blutrain/Pipelines/Registration.h"
 
 #include "blutrain/Autodiff/Passes.h"
+#include "blutrain/Codegen/Passes.h"
 #include "blutrain/Transforms/Passes.h"
 
 #include "Blu/Blu.h"
@@ -31,4 +32,6 @@ void blutrain::registerPasses() {
   registerTransformsPasses();
   registerAutodiffPasses();
   registerBluTrainTransformsPasses();
+  blurt::registerCodegenPasses();
+  blurt::registerCodegenPipelines();
 }
