@@ -278,7 +278,8 @@ bool Placement::Trial::mayGroupOverwrite(blurt::GroupOp group,
 bool Placement::Trial::mayOverwrite(const Side &reader, const Side &writer,
                                     int64_t time) const {
   Operation *op = lifetimes.getTimeline().getOperation(time);
-  if (!op || writer.content.def != op)
+  // Two results of one operation are both written.
+  if (!op || writer.content.def != op || reader.content.def == op)
     return false;
   if (auto group = dyn_cast<blurt::GroupOp>(op))
     return mayGroupOverwrite(group, reader, writer);
