@@ -24,8 +24,8 @@
 // CHECK:         scf.for %[[ROW:.*]] = %{{.*}} to %[[ROWS:.*]] step
 // CHECK:           %[[STEP:.*]] = arith.muli %[[ROW]], %{{.*}}
 // CHECK:           arith.addi %{{.*}}, %[[STEP]]
-// CHECK:           %[[RUN:.*]] = arith.constant 16 : i64
-// CHECK:           call @blurt_debug_use({{.*}}, %[[RUN]], %{{.*}})
+// CHECK:           %[[LENGTH:.*]] = arith.constant 16 : i64
+// CHECK:           call @blurt_debug_use({{.*}}, %[[LENGTH]], %{{.*}})
 // CHECK:         }
 // CHECK:         blurt.group "half"
 // CHECK:         call @blurt_debug_define

@@ -41,10 +41,11 @@ func.func @transposed(%w: tensor<4x4xf32> {blu.tensor = {name = "w", role = "mom
 
 // Another tensor is returned in the place of the donated one.
 
-// expected-note @below {{the old value is still read here}}
 func.func @exchange(%a: tensor<4xf32> {blu.tensor = {name = "a", role = "param"}},
                     %b: tensor<4xf32> {blu.tensor = {name = "b", role = "param"}})
     -> (tensor<4xf32> {blu.donates = 1 : i64}, tensor<4xf32> {blu.donates = 0 : i64}) {
+  // expected-error @+2 {{cannot update state tensor 'b' (param) in place}}
+  // expected-error @+1 {{cannot update state tensor 'a' (param) in place}}
   return %a, %b : tensor<4xf32>, tensor<4xf32>
 }
 

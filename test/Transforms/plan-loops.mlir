@@ -76,7 +76,8 @@ func.func @forward_backward(
 
 #id = affine_map<(d0) -> (d0)>
 // CHECK-LABEL: func.func @saved_in_reverse
-// CHECK:         %[[INIT:.*]] = blurt.slot %{{.*}} offset [[#BASE:]] {{.*}} -> memref<16xf32>
+// CHECK:         %[[X:.*]] = blurt.slot
+// CHECK-NEXT:    %[[INIT:.*]] = blurt.slot %{{.*}} offset [[#BASE:]] {{.*}} -> memref<16xf32>
 // CHECK:         blurt.group "init" {{.*}} outs(%[[INIT]]
 // CHECK:         scf.for
 // CHECK:           %[[I:.*]] = arith.subi
@@ -198,13 +199,13 @@ func.func @collect_a_slice(%x: tensor<3x16xf32> {blu.tensor = {name = "x", role 
 // CHECK-LABEL: func.func @accumulate
 // CHECK:         blurt.group "zero" {{.*}} outs(%[[ACC:[0-9a-z]+]]
 // CHECK:         scf.for %[[K:.*]] = %{{.*}} to %{{.*}} step
-// CHECK:           blurt.slot %{{.*}}[%[[K]]] offset [[#]] steps [128]
 // CHECK:           scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step
+// CHECK:             %[[XK:.*]] = blurt.slot %{{.*}}[%[[K]]] offset [[#]] steps [128]
 // CHECK:             %[[SLOT:.*]] = blurt.slot %{{.*}}[%[[I]]] offset [[#GRADS:]] steps [128]
-// CHECK:             blurt.group "grad" {{.*}} outs(%[[SLOT]]
+// CHECK:             blurt.group "grad" {{.*}} ins(%[[XK]] {{.*}} outs(%[[SLOT]]
 // CHECK:           }
-// CHECK:           %[[GRADS:.*]] = blurt.slot %{{.*}} offset [[#GRADS]] {{.*}} -> memref<2x32xf32>
-// CHECK:           blurt.group "add" {{.*}} ins(%[[ACC]] {{.*}}, %[[GRADS]] {{.*}} outs(%[[ACC]]
+// CHECK:           %[[SUM:.*]] = blurt.slot %{{.*}} offset [[#GRADS]] {{.*}} -> memref<2x32xf32>
+// CHECK:           blurt.group "add" {{.*}} ins(%[[ACC]] {{.*}}, %[[SUM]] {{.*}} outs(%[[ACC]]
 // CHECK-NOT:       "copy"
 // CHECK:         return
 func.func @accumulate(%x: tensor<3x32xf32> {blu.tensor = {name = "x", role = "input"}})

@@ -10,14 +10,14 @@
 // CHECK-SAME:     {name = "lr", offset = [[#]] : i64, role = "scalar", type = tensor<f64>}
 // CHECK-SAME:     {name = "loss", offset = [[#]] : i64, role = "output", type = tensor<f32>}]}
 // CHECK-SAME:   {batch = 1 : i64, microbatches = 1 : i64, name = "decode"
-// CHECK-SAME:     {name = "kv.{i}", offset = 448 : i64, role = "cache", stack_count = 2 : i64, stack_first = 0 : i64, stack_stride = 128 : i64, type = tensor<1x8x4xf32>}
+// CHECK-SAME:     {name = "kv.{i}", offset = 384 : i64, role = "cache", stack_count = 2 : i64, stack_first = 0 : i64, stack_stride = 128 : i64, type = tensor<1x8x4xf32>}
 // CHECK-SAME:   metadata = {vocab_size = "256"}, name = "m"
 // CHECK-SAME:   state = [
 // CHECK-SAME:     {decay, export = "h.{i}.w", name = "w.{i}", offset = 0 : i64, role = "param", stack_count = 2 : i64, stack_first = 0 : i64, stack_stride = 40 : i64, type = tensor<10xf32>}
 // CHECK-SAME:     {name = "b", offset = 128 : i64, role = "param", type = tensor<32xf32>}
 // CHECK-SAME:     {name = "w.{i}", offset = 256 : i64, role = "moment1", stack_count = 2 : i64, stack_first = 0 : i64, stack_stride = 40 : i64, type = tensor<10xf32>}
 // CHECK-NOT:      role = "cache"
-// CHECK-SAME:   state_bytes = 704 : i64
+// CHECK-SAME:   state_bytes = 640 : i64
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 module attributes {blurt.program = {name = "m", target = "cpu", precision = "fp32", optimizer = "sgd", metadata = {vocab_size = "256"}}} {
@@ -56,7 +56,7 @@ func.func @train(
 // A cache is updated slice by slice within the loop over the layers.
 // CHECK-LABEL: func.func @decode
 // CHECK:         scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step
-// CHECK:           %[[KV:.*]] = blurt.slot %{{.*}}[%[[I]]] offset 448 steps [128]
+// CHECK:           %[[KV:.*]] = blurt.slot %{{.*}}[%[[I]]] offset 384 steps [128]
 // CHECK:           blurt.cache_update %[[KV]], %{{.*}} at %{{.*}} into %[[KV]]
 // CHECK-NOT:     "copy"
 // CHECK:         return
