@@ -76,7 +76,7 @@ func.func @forward_backward(
 
 #id = affine_map<(d0) -> (d0)>
 // CHECK-LABEL: func.func @saved_in_reverse
-// CHECK:         %[[X:.*]] = blurt.slot
+// CHECK:         %[[INPUT:.*]] = blurt.slot
 // CHECK-NEXT:    %[[INIT:.*]] = blurt.slot %{{.*}} offset [[#BASE:]] {{.*}} -> memref<16xf32>
 // CHECK:         blurt.group "init" {{.*}} outs(%[[INIT]]
 // CHECK:         scf.for
