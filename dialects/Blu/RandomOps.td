@@ -17,7 +17,8 @@ def Blu_DropoutOp : Blu_Op<"dropout", [Pure, Blu_Differentiable,
     i. u is uniform in [0, 1): the low 24 bits of `mix(mix(key) + i)`, times 2^-24,
     with mix the finaliser of SplitMix64 (Steele et al., OOPSLA 2014). Without a
     key (in a model file) the op marks where dropout belongs: the train program
-    gives it a key, all others drop it.
+    gives it a key, all others drop it. At rate 0 it folds to its input, so the
+    rate of markers is set before anything is simplified.
     Constraints:
     - C1: the result has the operand's type.
     - C2: 0 ≤ rate < 1.
@@ -31,6 +32,7 @@ def Blu_DropoutOp : Blu_Op<"dropout", [Pure, Blu_Differentiable,
     $input (`key` $key^)? `rate` `=` $rate attr-dict `:` type($input)
   }];
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def Blu_RandomKeyOp : Blu_Op<"random_key", [Pure]> {

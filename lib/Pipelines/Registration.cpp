@@ -6,9 +6,12 @@
 
 #include "blutrain/Pipelines/Registration.h"
 
+#include "blutrain/Autodiff/Passes.h"
+#include "blutrain/Codegen/Passes.h"
+#include "blutrain/Transforms/Passes.h"
+
 #include "Blu/Blu.h"
 #include "Blurt/BlurtDialect.h"
-#include "blutrain/Transforms/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -27,5 +30,8 @@ void blutrain::registerDialects(DialectRegistry &registry) {
 
 void blutrain::registerPasses() {
   registerTransformsPasses();
+  registerAutodiffPasses();
   registerBluTrainTransformsPasses();
+  blurt::registerCodegenPasses();
+  blurt::registerCodegenPipelines();
 }
