@@ -58,9 +58,13 @@ static ArenaView getMemberView(const Content &content, const ArenaView &view,
     return view.element(loop.getReverse() ? 0 : getCount(content));
   unsigned collected = cast<OpResult>(member).getResultNumber() -
                        static_cast<unsigned>(loop.getCarries().size());
-  bool written =
-      getYieldedCollected(loop, collected) != loop.getCarryArg(content.index);
-  return getSavedSlots(content, view, written);
+  bool written = skipReshapes(getYieldedCollected(loop, collected)) !=
+                 loop.getCarryArg(content.index);
+  std::optional<ArenaView> slots =
+      getSavedSlots(content, view, written)
+          .reshaped(cast<ShapedType>(member.getType()).getShape());
+  assert(slots && "slots are contiguous");
+  return *slots;
 }
 
 ArenaView blutrain::getPartView(blurt::ConcatOp concat, unsigned i,

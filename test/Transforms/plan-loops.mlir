@@ -236,3 +236,42 @@ func.func @accumulate(%x: tensor<3x32xf32> {blu.tensor = {name = "x", role = "in
   }
   return %y : tensor<2x32xf32>
 }
+
+// -----
+
+// A reshape of a saved carry is saved with it.
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-LABEL: func.func @saved_reshape
+// CHECK-NOT:     "copy"
+// CHECK:         scf.for
+// CHECK:           %[[A:.*]] = blurt.slot %{{.*}}[%{{.*}}] offset [[#BASE:]] steps [64] {{.*}} -> memref<4x4xf32>
+// CHECK-NOT:     "copy"
+// CHECK:         }
+// CHECK:         %[[ALL:.*]] = blurt.slot %{{.*}} offset [[#BASE]] {{.*}} -> memref<3x16xf32>
+// CHECK:         blurt.group "use" {{.*}} ins(%[[ALL]]
+func.func @saved_reshape(%x: tensor<4x4xf32> {blu.tensor = {name = "x", role = "input"}})
+    -> (tensor<3x16xf32> {blu.tensor = {name = "y", role = "output"}}) {
+  %init = blurt.group "init" domain [4, 4] ins(%x [#id] : tensor<4x4xf32>) outs([#id]) -> tensor<4x4xf32> {
+  ^bb0(%e: f32):
+    %s = arith.addf %e, %e : f32
+    blurt.group_yield %s : f32
+  }
+  %last, %saved = blurt.loop "up" count 3 carry(%init : tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<3x16xf32>) {
+  ^bb0(%i: tensor<i64>, %a: tensor<4x4xf32>):
+    %flat = blurt.reshape %a : tensor<4x4xf32> to tensor<16xf32>
+    %n = blurt.group "next" domain [4, 4] ins(%a [#id] : tensor<4x4xf32>) outs([#id]) -> tensor<4x4xf32> {
+    ^bb0(%e: f32):
+      %s = arith.mulf %e, %e : f32
+      blurt.group_yield %s : f32
+    }
+    blurt.loop_yield %n, %flat : tensor<4x4xf32>, tensor<16xf32>
+  }
+  %y = blurt.group "use" domain [3, 16] ins(%saved [#id] : tensor<3x16xf32>)
+      outs([#id]) -> tensor<3x16xf32> {
+  ^bb0(%e: f32):
+    %s = arith.addf %e, %e : f32
+    blurt.group_yield %s : f32
+  }
+  return %y : tensor<3x16xf32>
+}

@@ -8,8 +8,12 @@
 #include "PlanRandomProgram.h"
 
 #include "Blurt/BlurtDialect.h"
-#include "blutrain/Pipelines/Registration.h"
 #include "blutrain/Transforms/Plan.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Verifier.h"
@@ -27,10 +31,9 @@ namespace {
 class PlanProgramTest : public testing::Test {
 protected:
   PlanProgramTest() {
-    DialectRegistry registry;
-    registerDialects(registry);
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
+    context.loadDialect<arith::ArithDialect, blurt::BlurtDialect,
+                        func::FuncDialect, LLVM::LLVMDialect,
+                        memref::MemRefDialect, scf::SCFDialect>();
   }
 
   MLIRContext context{MLIRContext::Threading::DISABLED};
@@ -108,6 +111,7 @@ getOffsets(ModuleOp module, const Interface &interface) {
 
 TEST_F(PlanProgramTest, RandomProgramsComputeTheSame) {
   int64_t copies = 0, storages = 0, loops = 0, finite = 0, elements = 0;
+  int64_t peaks = 0, bounds = 0;
   // BLUTRAIN_PLAN_PROGRAMS=20000 for a longer search.
   unsigned numPrograms = 1500;
   if (const char *text = std::getenv("BLUTRAIN_PLAN_PROGRAMS"))
@@ -131,6 +135,8 @@ TEST_F(PlanProgramTest, RandomProgramsComputeTheSame) {
     ASSERT_TRUE(succeeded(verify(*module))) << source << print(*module);
     ASSERT_TRUE(succeeded(verifyPlan(*module))) << source << print(*module);
     copies += report->copies;
+    peaks += report->peakBytes;
+    bounds += report->lowerBound;
     storages += static_cast<int64_t>(report->owners.size());
 
     // What nobody wrote is not 0.
@@ -171,6 +177,9 @@ TEST_F(PlanProgramTest, RandomProgramsComputeTheSame) {
   // The programs are not trivial, and not all of them degenerate to NaN.
   EXPECT_GT(loops, static_cast<int64_t>(numPrograms) / 2);
   EXPECT_GT(finite, elements * 9 / 10);
+  EXPECT_LT(static_cast<double>(peaks), 1.02 * static_cast<double>(bounds));
+  RecordProperty("excess", std::to_string(static_cast<double>(peaks - bounds) /
+                                          static_cast<double>(bounds)));
   RecordProperty("copies", std::to_string(copies));
   RecordProperty("storages", std::to_string(storages));
 }

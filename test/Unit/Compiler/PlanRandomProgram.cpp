@@ -418,8 +418,13 @@ void ProgramMaker::makeLoop(int depth) {
                   ? carried[below(static_cast<int64_t>(carried.size()))]
               : chance(20) && !next.empty() ? next.front()
                                             : pickRecent();
-          if (isFloat(chosen) && shapeOf(chosen).size() < 3)
-            collected.push_back(chosen);
+          if (!isFloat(chosen) || shapeOf(chosen).size() > 2)
+            continue;
+          if (chance(20) && shapeOf(chosen).size() == 2)
+            chosen = blurt::ReshapeOp::create(
+                builder, loc,
+                typeFor({shapeOf(chosen)[0] * shapeOf(chosen)[1]}), chosen);
+          collected.push_back(chosen);
         }
         return std::make_pair(next, collected);
       });
