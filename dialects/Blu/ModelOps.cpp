@@ -64,6 +64,13 @@ std::optional<unsigned> ModelOp::findResult(StringRef name) {
   return std::nullopt;
 }
 
+void ModelOp::getAsmBlockArgumentNames(Region &region,
+                                       OpAsmSetValueNameFn setName) {
+  for (BlockArgument argument : region.getArguments())
+    if (argument.getArgNumber() < getNumArguments())
+      setName(argument, getArgumentName(argument.getArgNumber()));
+}
+
 LogicalResult ModelOp::verify() {
   if (getBody().empty())
     return emitOpError("expected a body");
@@ -170,6 +177,23 @@ void StepOp::print(OpAsmPrinter &p) {
   p.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
+void StepOp::getAsmBlockArgumentNames(Region &region,
+                                      OpAsmSetValueNameFn setName) {
+  for (BlockArgument argument : region.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    auto tensor = i < getNumArguments()
+                      ? getArgAttrOfType<DictionaryAttr>(i, "blu.tensor")
+                      : DictionaryAttr();
+    auto name = tensor ? tensor.getAs<StringAttr>("name") : StringAttr();
+    auto role = tensor ? tensor.getAs<StringAttr>("role") : StringAttr();
+    if (!name || !role)
+      continue;
+    bool isMoment = role == "moment1" || role == "moment2";
+    setName(argument, isMoment ? (role.getValue() + "." + name.getValue()).str()
+                               : name.str());
+  }
+}
+
 LogicalResult StepOp::verify() {
   if (getBody().empty())
     return emitOpError("expected a body");
@@ -259,6 +283,10 @@ LogicalResult ParamOp::verify() {
   return success();
 }
 
+void ParamOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getResult(), getName());
+}
+
 //===----------------------------------------------------------------------===//
 // Stacks
 //===----------------------------------------------------------------------===//
@@ -302,6 +330,18 @@ void StackOp::build(OpBuilder &builder, OperationState &state, StringRef name,
     block->addArgument(carry.getType(), carry.getLoc());
   for (Value slice : slices)
     block->addArgument(slicedType(slice.getType()), slice.getLoc());
+}
+
+void StackOp::getAsmBlockArgumentNames(Region &region,
+                                       OpAsmSetValueNameFn setName) {
+  if (region.getNumArguments())
+    setName(region.getArgument(0), "iteration");
+}
+
+void AccumulateOp::getAsmBlockArgumentNames(Region &region,
+                                            OpAsmSetValueNameFn setName) {
+  if (region.getNumArguments())
+    setName(region.getArgument(0), "microbatch");
 }
 
 /// Parses `keyword(%a = %x, …)` if it is there.

@@ -8,12 +8,14 @@
 #define BLU_MODEL_OPS_TD
 
 include "BluAttrs.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/CallInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
 
 class Blu_FunctionOp<string mnemonic> : Blu_Op<mnemonic, [
-    FunctionOpInterface, IsolatedFromAbove, Symbol]> {
+    FunctionOpInterface, IsolatedFromAbove, Symbol,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -115,7 +117,8 @@ def Blu_YieldOp : Blu_Op<"yield", [Pure, Terminator,
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
-def Blu_ParamOp : Blu_Op<"param", [Pure]> {
+def Blu_ParamOp : Blu_Op<"param", [Pure,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a parameter of the model";
   let description = [{
     Inside a stack each iteration has its own, of name
@@ -148,7 +151,8 @@ def Blu_ParamOp : Blu_Op<"param", [Pure]> {
 }
 
 def Blu_StackOp : Blu_Op<"stack", [
-    AttrSizedOperandSegments, RecursiveMemoryEffects, SingleBlock]> {
+    AttrSizedOperandSegments, RecursiveMemoryEffects, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "a region repeated, with parameters of its own for each iteration";
   let description = [{
     Runs the body once for each iteration `first` … `last - 1` (`reverse`: from the
@@ -242,7 +246,8 @@ def Blu_CheckpointOp : Blu_Op<"checkpoint", [
 }
 
 def Blu_AccumulateOp : Blu_Op<"accumulate", [
-    RecursiveMemoryEffects, SingleBlock]> {
+    RecursiveMemoryEffects, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "sums over microbatches";
   let description = [{
     Runs the body `count` times, on element k of each stacked operand the k-th
