@@ -95,11 +95,11 @@ LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *,
                             adaptor.getCausal())))
     return failure();
   Type q = adaptor.getQ().getType();
-  for (Value value : {adaptor.getO(), adaptor.getGrad()})
+  for (auto [what, value] : {std::pair("o", adaptor.getO()),
+                             std::pair("cotangent", adaptor.getGrad())})
     if (value.getType() != q) // C1
-      return emitInferError({loc, getOperationName()},
-                            "o or its cotangent has type ", value.getType(),
-                            ", expected ", q);
+      return emitInferError({loc, getOperationName()}, what, " has type ",
+                            value.getType(), ", expected ", q);
   if (adaptor.getLse().getType() != lseType(adaptor.getQ())) // C1
     return emitInferError({loc, getOperationName()}, "lse has type ",
                           adaptor.getLse().getType(), ", expected ",
