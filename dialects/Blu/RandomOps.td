@@ -19,8 +19,9 @@ def Blu_DropoutOp : Blu_Op<"dropout", [Pure, Blu_Differentiable,
     modulo 2^64: `z = x + 0x9E3779B97F4A7C15`; `z = (z ^ z>>30) ·
     0xBF58476D1CE4E5B9`; `z = (z ^ z>>27) · 0x94D049BB133111EB`; `mix(x) = z ^
     z>>31`, so that mix(0) = 0xE220A8397B1DCDAF. Without a key (in a model file)
-    the op marks where dropout belongs: the train program gives it a key, all
-    others drop it; it passes x on.
+    the op marks where dropout belongs and passes x on: the train program gives it
+    a key, all others drop it. At rate 0 it folds to its input, so the rate of
+    markers is set before anything is simplified.
     Constraints:
     - C1: the result has the operand's type.
     - C2: 0 ≤ rate < 1.
@@ -34,6 +35,7 @@ def Blu_DropoutOp : Blu_Op<"dropout", [Pure, Blu_Differentiable,
     $input (`key` $key^)? `rate` `=` $rate attr-dict `:` type($input)
   }];
   let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 def Blu_RandomKeyOp : Blu_Op<"random_key", [Pure]> {

@@ -6,6 +6,10 @@
 
 #include "blutrain/Pipelines/Registration.h"
 
+#include "blutrain/Autodiff/Passes.h"
+#include "blutrain/Codegen/Passes.h"
+#include "blutrain/Transforms/Passes.h"
+
 #include "Blu/Blu.h"
 #include "Blurt/BlurtDialect.h"
 
@@ -24,4 +28,10 @@ void blutrain::registerDialects(DialectRegistry &registry) {
                   blurt::BlurtDialect>();
 }
 
-void blutrain::registerPasses() { registerTransformsPasses(); }
+void blutrain::registerPasses() {
+  registerTransformsPasses();
+  registerAutodiffPasses();
+  registerBluTrainTransformsPasses();
+  blurt::registerCodegenPasses();
+  blurt::registerCodegenPipelines();
+}
