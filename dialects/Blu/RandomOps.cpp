@@ -17,6 +17,10 @@ LogicalResult DropoutOp::verify() {
   return success();
 }
 
+OpFoldResult DropoutOp::fold(FoldAdaptor) {
+  return getRate().isZero() ? OpFoldResult(getInput()) : OpFoldResult();
+}
+
 LogicalResult DropoutOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
                                        const llvm::BitVector &wanted,
                                        MutableArrayRef<Value> out) {

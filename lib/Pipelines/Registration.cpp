@@ -6,9 +6,15 @@
 
 #include "blutrain/Pipelines/Registration.h"
 
+#include "blutrain/Autodiff/Passes.h"
+#include "blutrain/Codegen/Passes.h"
+#include "blutrain/Conversion/Passes.h"
+#include "blutrain/Pipelines/Passes.h"
+#include "blutrain/Pipelines/Stages.h"
+#include "blutrain/Transforms/Passes.h"
+
 #include "Blu/Blu.h"
 #include "Blurt/BlurtDialect.h"
-#include "blutrain/Conversion/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -27,6 +33,11 @@ void blutrain::registerDialects(DialectRegistry &registry) {
 
 void blutrain::registerPasses() {
   registerTransformsPasses();
+  registerAutodiffPasses();
   registerConversionPasses();
-  registerFuseStagePipeline();
+  registerBluTrainTransformsPasses();
+  blurt::registerCodegenPasses();
+  blurt::registerCodegenPipelines();
+  registerStagePasses();
+  registerStagePipelines();
 }

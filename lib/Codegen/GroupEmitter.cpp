@@ -1,0 +1,422 @@
+//===- GroupEmitter.cpp - the body of a group at a point ------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GroupEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace mlir::blurt;
+
+/// Bodies of more operations than this are not unrolled.
+static constexpr unsigned kHeavyBody = 16;
+/// Scalar operations that are worth waking a thread for.
+static constexpr int64_t kGrainOperations = 1 << 16;
+
+GroupEmitter::GroupEmitter(GroupOp group, KernelBuilder &builder)
+    : group(group), plan(GroupPlan::compute(group)), b(builder) {
+  unsigned cost = 0;
+  for (Operation &op : *group.getBodyBlock())
+    cost += isa<math::MathDialect>(op.getDialect()) ? 8 : 1;
+  heavy = cost > kHeavyBody;
+  coordinates.resize(plan.extents.size());
+}
+
+int64_t GroupEmitter::getGrain() {
+  int64_t cost = group.getBodyBlock()->getOperations().size() +
+                 group.getNumOperands();
+  for (Operation &op : *group.getBodyBlock())
+    cost += isa<math::MathDialect>(op.getDialect()) ? 16 : 0;
+  int64_t task = std::max<int64_t>(1, pointsPerTask * cost);
+  return std::max<int64_t>(1, kGrainOperations / task);
+}
+
+void GroupEmitter::emit() {
+  for (unsigned i = 0, e = group.getNumOperands(); i < e; ++i)
+    arguments.push_back(b.loadArgument(i));
+  switch (plan.schedule) {
+  case Schedule::Map:
+    return emitMap();
+  case Schedule::Row:
+    return emitRow();
+  case Schedule::Column:
+    return emitColumn();
+  }
+}
+
+void GroupEmitter::setCoordinates(ArrayRef<unsigned> dims, Value linear) {
+  int64_t inner = 1;
+  for (unsigned dim : llvm::reverse(dims)) {
+    Value coordinate = b.div(linear, inner);
+    if (dim != dims.front())
+      coordinate = b.rem(coordinate, plan.extents[dim]);
+    coordinates[dim] = coordinate;
+    inner *= plan.extents[dim];
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+/// How the lanes of a vector lie in one operand.
+namespace {
+struct LaneAccess {
+  bool gather = false; ///< every lane has a position of its own
+  int64_t stride = 0;  ///< otherwise: elements between lanes
+  int64_t inner = 1;   ///< elements of the vector dims over which that holds
+};
+} // namespace
+
+static LaneAccess getLaneAccess(const GroupPlan &plan, const Operand &operand) {
+  LaneAccess access;
+  ArrayRef<unsigned> dims = plan.vectorDims;
+  if (dims.empty())
+    return access;
+  access.stride = operand.strides[dims.back()];
+  access.inner = plan.extents[dims.back()];
+  unsigned dim = dims.size() - 1;
+  while (dim > 0 && operand.strides[dims[dim - 1]] ==
+                        operand.strides[dims[dim]] * plan.extents[dims[dim]])
+    access.inner *= plan.extents[dims[--dim]];
+  access.gather = dim != 0 && access.inner % kLanes != 0;
+  return access;
+}
+
+/// Elements from the operand's position at the start of the vector dims to
+/// that of their linear index `start`.
+Value GroupEmitter::vectorOffset(const Operand &operand, Value start) {
+  LaneAccess access = getLaneAccess(plan, operand);
+  if (access.inner == plan.vectorPoints)
+    return b.mul(start, access.stride);
+  Value offset = b.mul(b.rem(start, access.inner), access.stride);
+  if (access.gather)
+    offset = b.i64(0);
+  int64_t inner = 1;
+  for (unsigned dim : llvm::reverse(plan.vectorDims)) {
+    if ((access.gather || inner >= access.inner) && operand.strides[dim] != 0) {
+      Value coordinate = b.rem(b.div(start, inner), plan.extents[dim]);
+      offset = b.add(offset, b.mul(coordinate, operand.strides[dim]));
+    }
+    inner *= plan.extents[dim];
+  }
+  return offset;
+}
+
+Value GroupEmitter::pointerTo(const Operand &operand, Varies varies,
+                              Point &point) {
+  Scope &scope = *point.scopes[varies];
+  if (Value known = scope.pointers.lookup(&operand))
+    return known;
+  Value pointer;
+  auto addDims = [&](ArrayRef<unsigned> dims) {
+    b.setInsertionPoint(scope.anchor);
+    Value offset = b.i64(0);
+    for (unsigned dim : dims)
+      if (operand.strides[dim] != 0)
+        offset =
+            b.add(offset, b.mul(coordinates[dim], operand.strides[dim]));
+    pointer = b.advance(operand.element, pointer, offset);
+  };
+  switch (varies) {
+  case kUniform:
+    pointer = arguments[operand.argument];
+    addDims(plan.taskDims);
+    break;
+  case kLoop:
+    pointer = pointerTo(operand, kUniform, point);
+    addDims(plan.loopDims);
+    break;
+  case kVector:
+  case kBoth:
+    pointer =
+        pointerTo(operand, varies == kBoth ? kLoop : kUniform, point);
+    if (!getLaneAccess(plan, operand).gather) {
+      b.setInsertionPoint(scope.anchor);
+      pointer = b.advance(operand.element, pointer,
+                          vectorOffset(operand, point.vectorStart));
+    }
+    break;
+  }
+  scope.pointers[&operand] = pointer;
+  return pointer;
+}
+
+Value GroupEmitter::loadLanes(const Operand &operand, Value pointer,
+                              Point &point) {
+  LaneAccess access = getLaneAccess(plan, operand);
+  if (!access.gather)
+    return b.loadVector(operand.element, pointer, access.stride, point.lanes);
+  Type scalar = GroupOp::getScalarType(operand.element);
+  return b.gather(scalar, point.lanes, [&](Value lane) {
+    Value offset = vectorOffset(operand, b.add(point.vectorStart, lane));
+    return b.loadScalar(operand.element,
+                        b.advance(operand.element, pointer, offset));
+  });
+}
+
+void GroupEmitter::storeLanes(const Operand &operand, Value value,
+                              Value pointer, Point &point) {
+  LaneAccess access = getLaneAccess(plan, operand);
+  if (!access.gather)
+    return b.storeVector(operand.element, value, pointer, access.stride,
+                         point.lanes);
+  // A store lane by lane, rare enough for a loop.
+  Value count = point.lanes.count ? point.lanes.count : b.i64(kLanes);
+  scf::ForOp loop = b.loop(b.i64(0), count, 1);
+  b.atEnd(loop.getBody(), [&] {
+    Value lane = loop.getInductionVar();
+    Value index = arith::IndexCastOp::create(b, b.getIndexType(), lane);
+    Value piece = vector::ExtractOp::create(b, value, OpFoldResult(index));
+    Value offset = vectorOffset(operand, b.add(point.vectorStart, lane));
+    b.storeScalar(operand.element, piece,
+                  b.advance(operand.element, pointer, offset));
+  });
+}
+
+Value GroupEmitter::loadInput(unsigned i, Varies varies, Point &point) {
+  const Operand &operand = plan.inputs[i];
+  BlockArgument argument = group.getBodyBlock()->getArgument(i);
+  if (plan.isGlobal(argument)) {
+    b.setInsertionPoint(global.anchor);
+    return b.loadScalar(operand.element, arguments[operand.argument]);
+  }
+  Value pointer = pointerTo(operand, varies, point);
+  b.setInsertionPoint(point.scopes[varies]->anchor);
+  if (varies & kVector)
+    return loadLanes(operand, pointer, point);
+  return b.loadScalar(operand.element, pointer);
+}
+
+//===----------------------------------------------------------------------===//
+// Values of the body
+//===----------------------------------------------------------------------===//
+
+Value GroupEmitter::emitIndex(IndexOp index, Point &point) {
+  int walked = plan.walked[index.getDim()];
+  if (walked < 0)
+    return b.i64(0);
+  if (!llvm::is_contained(plan.vectorDims, unsigned(walked)))
+    return coordinates[walked];
+  Value linear =
+      arith::AddIOp::create(b, b.splat(point.vectorStart), b.iota());
+  int64_t inner = 1;
+  for (unsigned dim : llvm::reverse(plan.vectorDims)) {
+    if (dim == unsigned(walked))
+      break;
+    inner *= plan.extents[dim];
+  }
+  VectorType type = getLaneType(b.getI64Type());
+  if (inner != 1)
+    linear = arith::DivUIOp::create(b, linear, b.constant(type, inner));
+  if (plan.vectorDims.front() != unsigned(walked))
+    linear = arith::RemUIOp::create(
+        b, linear, b.constant(type, plan.extents[walked]));
+  return linear;
+}
+
+Value GroupEmitter::loadTable(LoadOp load, Varies varies, Point &point,
+                              Scope &scope) {
+  auto type = cast<MemRefType>(load.getTable().getType());
+  Type element = type.getElementType();
+  auto [strides, ignored] = type.getStridesAndOffset();
+  Value base = arguments[cast<BlockArgument>(load.getTable()).getArgNumber()];
+  auto vectorClass = [&](Value value) {
+    return !plan.isGlobal(value) && (plan.classOf(value) & kVector);
+  };
+
+  // Uniform indices, and the part of the last index besides the lane.
+  Value lastUniform;
+  bool contiguous = false, negative = false;
+  if ((varies & kVector) && plan.vectorDims.size() == 1) {
+    auto isLane = [&](Value value) {
+      auto index = value.getDefiningOp<IndexOp>();
+      return index && plan.walked[index.getDim()] == int(plan.vectorDims[0]);
+    };
+    Value last = load.getIndices().back();
+    Operation *op = last.getDefiningOp();
+    if (isLane(last)) {
+      contiguous = true;
+    } else if (op && isa<arith::AddIOp, arith::SubIOp>(op)) {
+      negative = isa<arith::SubIOp>(op);
+      for (unsigned i : {0u, 1u}) {
+        if (!isLane(op->getOperand(i)) || vectorClass(op->getOperand(1 - i)) ||
+            (negative && i == 1))
+          continue;
+        contiguous = true;
+        lastUniform = op->getOperand(1 - i);
+      }
+    }
+    for (Value index : load.getIndices().drop_back())
+      contiguous &= !vectorClass(index);
+  }
+
+  SmallVector<Value> indices;
+  for (Value index : load.getIndices()) {
+    bool isLast = index == load.getIndices().back();
+    indices.push_back(contiguous && isLast && index.getDefiningOp()
+                          ? (lastUniform ? get(lastUniform, point) : Value())
+                          : get(index, point));
+  }
+  b.setInsertionPoint(scope.anchor);
+  if (contiguous) {
+    Value last = point.vectorStart;
+    if (indices.back())
+      last = negative ? b.sub(last, indices.back())
+                      : b.add(last, indices.back());
+    Value offset = b.mul(last, strides.back());
+    for (unsigned i = 0; i + 1 < indices.size(); ++i)
+      offset = b.add(offset, b.mul(indices[i], strides[i]));
+    return b.loadVector(element, b.advance(element, base, offset),
+                        strides.back(), point.lanes);
+  }
+  auto loadAt = [&](llvm::function_ref<Value(Value)> scalarOf) {
+    Value offset = b.i64(0);
+    for (auto [index, stride] : llvm::zip_equal(indices, strides))
+      offset = b.add(offset, b.mul(scalarOf(index), stride));
+    return b.loadScalar(element, b.advance(element, base, offset));
+  };
+  if (!(varies & kVector))
+    return loadAt([](Value index) { return index; });
+  return b.gather(
+      GroupOp::getScalarType(element), point.lanes, [&](Value lane) {
+        return loadAt([&](Value index) -> Value {
+          if (!isa<VectorType>(index.getType()))
+            return index;
+          APInt constant;
+          if (matchPattern(lane, m_ConstantInt(&constant)))
+            return vector::ExtractOp::create(b, index,
+                                             constant.getSExtValue());
+          Value position =
+              arith::IndexCastOp::create(b, b.getIndexType(), lane);
+          return vector::ExtractOp::create(b, index, OpFoldResult(position));
+        });
+      });
+}
+
+Value GroupEmitter::get(Value value, Point &point) {
+  Varies varies = plan.classOf(value);
+  Scope &scope = plan.isGlobal(value) ? global : *point.scopes[varies];
+  if (Value known = scope.values.lookup(value))
+    return known;
+
+  Value result;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    result = loadInput(argument.getArgNumber(), varies, point);
+  } else if (auto index = value.getDefiningOp<IndexOp>()) {
+    b.setInsertionPoint(scope.anchor);
+    result = emitIndex(index, point);
+  } else if (auto load = value.getDefiningOp<LoadOp>()) {
+    result = loadTable(load, varies, point, scope);
+  } else {
+    Operation *op = value.getDefiningOp();
+    assert(!isa<ReduceOp>(op) && "a reduction is used before its phase");
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(get(operand, point));
+    b.setInsertionPoint(scope.anchor);
+    bool vector = varies & kVector;
+    if (vector)
+      for (Value &operand : operands)
+        operand = b.splat(operand);
+    // Lanes that are not valid must not divide by zero.
+    if (vector && point.lanes.mask &&
+        isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp,
+            arith::FloorDivSIOp, arith::CeilDivSIOp, arith::CeilDivUIOp>(op))
+      operands[1] = arith::SelectOp::create(
+          b, point.lanes.mask, operands[1],
+          b.constant(operands[1].getType(), 1));
+    Operation *clone = op->cloneWithoutRegions();
+    clone->setOperands(operands);
+    clone->setLoc(b.getLoc());
+    if (vector)
+      for (OpResult res : clone->getResults())
+        res.setType(getLaneType(res.getType()));
+    b.insert(clone);
+    for (auto [from, to] :
+         llvm::zip_equal(op->getResults(), clone->getResults()))
+      scope.values[from] = to;
+    return scope.values.lookup(value);
+  }
+  scope.values[value] = result;
+  return result;
+}
+
+Value GroupEmitter::getVector(Value value, Point &point) {
+  Value result = get(value, point);
+  b.setInsertionPoint(point.scopes[kBoth]->anchor);
+  return b.splat(result);
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs
+//===----------------------------------------------------------------------===//
+
+Varies GroupEmitter::outputClass(unsigned i) const {
+  auto &self = const_cast<GroupEmitter &>(*this);
+  return plan.classOf(
+      self.group.getMentionedDims(self.group.getOutputMap(i)));
+}
+
+bool GroupEmitter::hasOutputs(Varies varies) const {
+  for (unsigned i = 0, e = plan.outputs.size(); i < e; ++i)
+    if (outputClass(i) == varies)
+      return true;
+  return false;
+}
+
+void GroupEmitter::storeOutputs(Varies varies, Point &point) {
+  // All values first: an out may be the memory of an input.
+  SmallVector<std::pair<unsigned, Value>> stores;
+  for (unsigned i = 0, e = plan.outputs.size(); i < e; ++i)
+    if (outputClass(i) == varies)
+      stores.emplace_back(i, get(group.getYielded()[i], point));
+  for (auto [i, value] : stores) {
+    const Operand &operand = plan.outputs[i];
+    Value pointer = pointerTo(operand, varies, point);
+    b.setInsertionPoint(point.scopes[varies]->anchor);
+    if (varies & kVector)
+      storeLanes(operand, b.splat(value), pointer, point);
+    else
+      b.storeScalar(operand.element, value, pointer);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+Value GroupEmitter::combine(ReduceKind kind, Value lhs, Value rhs) {
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(lhs.getType()));
+  if (kind == ReduceKind::Sum)
+    return isFloat ? arith::AddFOp::create(b, lhs, rhs).getResult()
+                   : arith::AddIOp::create(b, lhs, rhs).getResult();
+  return isFloat ? arith::MaximumFOp::create(b, lhs, rhs).getResult()
+                 : arith::MaxSIOp::create(b, lhs, rhs).getResult();
+}
+
+Value GroupEmitter::identity(ReduceKind kind, Type type) {
+  if (kind == ReduceKind::Sum)
+    return b.constant(type, 0);
+  Type element = getElementTypeOrSelf(type);
+  if (isa<FloatType>(element))
+    return b.constant(type, -std::numeric_limits<double>::infinity());
+  TypedAttr attr = IntegerAttr::get(element, APInt::getSignedMinValue(64));
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = SplatElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, type, attr);
+}
+
+Value GroupEmitter::reduceInput(ReduceOp reduce, Point &point, bool vector) {
+  if (!vector)
+    return get(reduce.getValue(), point);
+  Value value = getVector(reduce.getValue(), point);
+  if (plan.schedule != Schedule::Row || !point.lanes.mask)
+    return value;
+  return arith::SelectOp::create(b, point.lanes.mask, value,
+                                 identity(reduce.getKind(), value.getType()));
+}

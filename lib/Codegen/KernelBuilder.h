@@ -1,0 +1,118 @@
+//===- KernelBuilder.h - what all kernel emitters share -------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// Kernels are `llvm.func`s with the signature of `blurt_kernel` whose bodies
+// use scf, arith, math and vector for control and arithmetic, and the LLVM
+// dialect for memory. All vectors have 16 lanes whatever the element type, so
+// that the lane in which an element is added does not depend on what else a
+// kernel computes; LLVM splits them into registers of the target.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLUTRAIN_LIB_CODEGEN_KERNELBUILDER_H
+#define BLUTRAIN_LIB_CODEGEN_KERNELBUILDER_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace mlir::blurt {
+
+/// Lanes of every vector in a kernel.
+inline constexpr int64_t kLanes = 16;
+
+/// Where the lanes of a vector are valid: all of them, or the first `count`.
+struct Lanes {
+  Value mask;  ///< vector<16xi1>, null if all lanes are valid
+  Value count; ///< i64, null if all lanes are valid
+};
+
+class KernelBuilder : public ImplicitLocOpBuilder {
+public:
+  /// Creates an empty kernel `name` in `module`; the builder then stands in
+  /// the entry block, before its return.
+  KernelBuilder(ModuleOp module, Location loc, StringRef name);
+
+  LLVM::LLVMFuncOp getKernel() { return kernel; }
+  Value getBegin() { return kernel.getArgument(1); }
+  Value getEnd() { return kernel.getArgument(2); }
+  /// The address of operand `i`.
+  Value loadArgument(unsigned i);
+  /// `count` elements of `type` on the stack, 64-byte aligned.
+  Value stackBuffer(Type type, int64_t count);
+
+  //===--------------------------------------------------------------------===//
+  // Integers
+  //===--------------------------------------------------------------------===//
+  Value i64(int64_t value);
+  Value add(Value lhs, Value rhs);
+  Value sub(Value lhs, Value rhs);
+  Value mul(Value lhs, Value rhs);
+  Value mul(Value lhs, int64_t rhs);
+  Value div(Value lhs, int64_t rhs);
+  Value rem(Value lhs, int64_t rhs);
+  Value min(Value lhs, Value rhs);
+  Value max(Value lhs, Value rhs);
+
+  //===--------------------------------------------------------------------===//
+  // Control
+  //===--------------------------------------------------------------------===//
+  /// A loop over i64 whose yield returns its arguments until it is changed.
+  /// The builder stays where it is; bodies are filled through `atEnd`.
+  scf::ForOp loop(Value begin, Value end, int64_t step, ValueRange inits = {});
+  /// An `if` without results.
+  scf::IfOp branch(Value condition, bool withElse);
+  /// Runs `body` with the builder before the terminator of `block`.
+  void atEnd(Block *block, llvm::function_ref<void()> body);
+
+  //===--------------------------------------------------------------------===//
+  // Memory. `element` is the type in memory; values have the scalar type that
+  // stands for it in bodies (f32 for bf16).
+  //===--------------------------------------------------------------------===//
+  Value advance(Type element, Value pointer, Value count);
+  Value advance(Type element, Value pointer, int64_t count);
+  Value loadScalar(Type element, Value pointer);
+  void storeScalar(Type element, Value value, Value pointer);
+  /// 16 elements at `stride` elements from each other; lanes that are not
+  /// valid hold 0 (floats) or 1 (integers).
+  Value loadVector(Type element, Value pointer, int64_t stride,
+                   const Lanes &lanes = {});
+  void storeVector(Type element, Value value, Value pointer, int64_t stride,
+                   const Lanes &lanes = {});
+  /// Fills a vector lane by lane; `body` gets the lane and returns its value.
+  Value gather(Type scalar, const Lanes &lanes,
+               llvm::function_ref<Value(Value)> body);
+
+  //===--------------------------------------------------------------------===//
+  // Vectors
+  //===--------------------------------------------------------------------===//
+  Value splat(Value scalar);
+  Value constant(Type type, double value);
+  /// vector<16xi64> 0 … 15.
+  Value iota();
+  /// The first `count` lanes.
+  Lanes lanes(Value count);
+  /// All 16 lanes combined in a fixed tree.
+  Value horizontal(Value vector,
+                   llvm::function_ref<Value(Value, Value)> combine);
+
+private:
+  Value extend(Type element, Value raw);
+  Value truncate(Type element, Value value);
+
+  LLVM::LLVMFuncOp kernel;
+};
+
+/// The type in which elements of `element` lie in memory.
+Type getStorageType(Type element);
+/// `type` or a vector of 16 of it.
+VectorType getLaneType(Type type);
+
+} // namespace mlir::blurt
+
+#endif // BLUTRAIN_LIB_CODEGEN_KERNELBUILDER_H

@@ -1,0 +1,289 @@
+//===- LibraryEmitters.cpp - GEMM calls, scatter, cache -------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GroupEmitter.h"
+#include "HostEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::blurt;
+
+LogicalResult blurt::emitGroup(GroupOp op, HostEmitter &host) {
+  const Kernel &kernel = host.getKernel(
+      getStructureKey(op), op.getKernel(), op.getLoc(),
+      [&](KernelBuilder &builder, Kernel &kernel) {
+        GroupEmitter emitter(op, builder);
+        emitter.emit();
+        kernel.tasks = emitter.getNumTasks();
+        kernel.grain = emitter.getGrain();
+      });
+  OpBuilder builder(op);
+  host.launch(builder, op.getLoc(), kernel, op.getOperands());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// GEMM
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A stored matrix as BLAS sees it: row-major rows × columns, or transposed.
+struct Matrix {
+  bool transposed = false;
+  int64_t rows, columns; ///< of the memref's dims, before `transposed`
+  int64_t ld = 1;
+  int64_t batch = 1, stride = 0;
+};
+} // namespace
+
+static Matrix getMatrix(Value value) {
+  auto type = cast<MemRefType>(value.getType());
+  auto [strides, offset] = type.getStridesAndOffset();
+  unsigned first = type.getRank() - 2;
+  Matrix matrix;
+  matrix.rows = type.getDimSize(first);
+  matrix.columns = type.getDimSize(first + 1);
+  int64_t rowStride = strides[first], columnStride = strides[first + 1];
+  // An extent of 1 makes its stride meaningless.
+  if (columnStride == 1 || matrix.columns == 1) {
+    if (matrix.columns == 1 && matrix.rows > 1 && rowStride == 1)
+      matrix.ld = 1;
+    else
+      matrix.ld = matrix.rows == 1 ? matrix.columns : rowStride;
+  } else {
+    matrix.transposed = true;
+    matrix.ld = matrix.columns == 1 ? matrix.rows : columnStride;
+  }
+  matrix.ld = std::max(matrix.ld,
+                       matrix.transposed ? matrix.rows : matrix.columns);
+  if (type.getRank() == 3 && type.getDimSize(0) != 1) {
+    matrix.batch = type.getDimSize(0);
+    matrix.stride = strides[0];
+  }
+  return matrix;
+}
+
+LogicalResult blurt::emitGemm(GemmOp op, HostEmitter &host) {
+  Value out = op.getOuts()[0];
+  Type element = getElementTypeOrSelf(out.getType());
+  if (!element.isF32() && !element.isF64())
+    return op.emitOpError("has element type ")
+           << element << ", which the CPU target cannot multiply, expected "
+                         "f32 or f64";
+  Matrix a = getMatrix(op.getA()), b = getMatrix(op.getB()),
+         c = getMatrix(out);
+  bool transA = op.getTransA() != a.transposed;
+  bool transB = op.getTransB() != b.transposed;
+  int64_t m = op.getTransA() ? a.columns : a.rows;
+  int64_t k = op.getTransA() ? a.rows : a.columns;
+  int64_t n = op.getTransB() ? b.rows : b.columns;
+  Value pointerA = host.getPointer(op.getA()),
+        pointerB = host.getPointer(op.getB());
+  int64_t batch = c.batch;
+
+  // A batch of row blocks with one right-hand side is one tall product.
+  if (batch > 1 && b.batch == 1 && a.batch == batch && !transA &&
+      !c.transposed && a.stride == m * a.ld && c.stride == m * c.ld) {
+    m *= batch;
+    batch = 1;
+  }
+  if (c.transposed) {
+    // C' = op(B)' op(A)'.
+    std::swap(a, b);
+    std::swap(pointerA, pointerB);
+    std::swap(transA, transB);
+    transA = !transA;
+    transB = !transB;
+    std::swap(m, n);
+  }
+
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  auto i32 = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getI32IntegerAttr(value));
+  };
+  auto i64 = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(builder, loc,
+                                     builder.getI64IntegerAttr(value));
+  };
+  Value beta = arith::ConstantOp::create(
+      builder, loc, builder.getFloatAttr(element, op.getC() ? 1.0 : 0.0));
+  host.call(builder, loc,
+            element.isF32() ? "blurt_gemm_f32" : "blurt_gemm_f64",
+            {i32(transA), i32(transB), i64(batch), i64(m), i64(n), i64(k),
+             pointerA, i64(a.ld), i64(batch == 1 ? 0 : a.stride), pointerB,
+             i64(b.ld), i64(batch == 1 ? 0 : b.stride), beta,
+             host.getPointer(out), i64(c.ld), i64(batch == 1 ? 0 : c.stride)});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Scatter-add
+//===----------------------------------------------------------------------===//
+
+LogicalResult blurt::emitScatterAdd(ScatterAddOp op, HostEmitter &host) {
+  auto idsType = cast<MemRefType>(op.getIds().getType());
+  auto updatesType = cast<MemRefType>(op.getUpdates().getType());
+  auto outType = cast<MemRefType>(op.getOuts()[0].getType());
+  Type element = outType.getElementType();
+  if (!element.isF32() && !element.isF64())
+    return op.emitOpError("has element type ")
+           << element << ", which the CPU target cannot add up, expected f32 "
+                         "or f64";
+  constexpr int64_t kBlock = 4 * kLanes;
+  int64_t columns = outType.getDimSize(1);
+  int64_t blocks = llvm::divideCeil(columns, kBlock);
+  auto [idsStrides, o0] = idsType.getStridesAndOffset();
+  auto [updatesStrides, o1] = updatesType.getStridesAndOffset();
+  auto [outStrides, o2] = outType.getStridesAndOffset();
+
+  auto emit = [&, idsStrides = idsStrides, updatesStrides = updatesStrides,
+               outStrides = outStrides](KernelBuilder &b, Kernel &kernel) {
+    kernel.tasks = blocks;
+    kernel.grain = std::max<int64_t>(
+        1, (1 << 14) / (kBlock * (idsType.getDimSize(0) +
+                                  outType.getDimSize(0))));
+    Value ids = b.loadArgument(0), updates = b.loadArgument(1),
+          out = b.loadArgument(2);
+    scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
+    b.setInsertionPoint(tasks.getBody()->getTerminator());
+    Value start = b.mul(tasks.getInductionVar(), kBlock);
+    Value stop = b.min(b.add(start, b.i64(kBlock)), b.i64(columns));
+
+    /// Walks the task's columns of one row, vector by vector.
+    auto forColumns = [&](llvm::function_ref<void(Value, Lanes)> body) {
+      scf::ForOp loop = b.loop(start, stop, kLanes);
+      b.atEnd(loop.getBody(), [&] {
+        Lanes lanes;
+        if (columns % kLanes != 0)
+          lanes = b.lanes(b.sub(b.i64(columns), loop.getInductionVar()));
+        body(loop.getInductionVar(), lanes);
+      });
+    };
+    scf::ForOp rows = b.loop(b.i64(0), b.i64(outType.getDimSize(0)), 1);
+    b.atEnd(rows.getBody(), [&] {
+      Value row = b.advance(element, out,
+                            b.mul(rows.getInductionVar(), outStrides[0]));
+      forColumns([&](Value at, Lanes lanes) {
+        b.storeVector(element, b.constant(getLaneType(element), 0),
+                      b.advance(element, row, b.mul(at, outStrides[1])),
+                      outStrides[1], lanes);
+      });
+    });
+    scf::ForOp names = b.loop(b.i64(0), b.i64(idsType.getDimSize(0)), 1);
+    b.atEnd(names.getBody(), [&] {
+      Value n = names.getInductionVar();
+      Type idType = idsType.getElementType();
+      Value id =
+          b.loadScalar(idType, b.advance(idType, ids, b.mul(n, idsStrides[0])));
+      if (idType.isInteger(32))
+        id = arith::ExtSIOp::create(b, b.getI64Type(), id);
+      Value row = b.advance(element, out, b.mul(id, outStrides[0]));
+      Value from = b.advance(element, updates, b.mul(n, updatesStrides[0]));
+      forColumns([&](Value at, Lanes lanes) {
+        Value to = b.advance(element, row, b.mul(at, outStrides[1]));
+        Value old = b.loadVector(element, to, outStrides[1], lanes);
+        Value update = b.loadVector(
+            element, b.advance(element, from, b.mul(at, updatesStrides[1])),
+            updatesStrides[1], lanes);
+        b.storeVector(element, arith::AddFOp::create(b, old, update), to,
+                      outStrides[1], lanes);
+      });
+    });
+  };
+  const Kernel &kernel =
+      host.getKernel(getStructureKey(op), "scatter_add", op.getLoc(), emit);
+  OpBuilder builder(op);
+  host.launch(builder, op.getLoc(), kernel,
+              {op.getIds(), op.getUpdates(), op.getOuts()[0]});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Cache update
+//===----------------------------------------------------------------------===//
+
+LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, HostEmitter &host) {
+  auto cacheType = cast<MemRefType>(op.getCache().getType());
+  auto rowsType = cast<MemRefType>(op.getRows().getType());
+  Type element = cacheType.getElementType();
+  auto [cacheStrides, o0] = cacheType.getStridesAndOffset();
+  auto [rowsStrides, o1] = rowsType.getStridesAndOffset();
+
+  // The dims after the first two, neighbours merged where both sides allow.
+  SmallVector<int64_t> extents{1}, toStrides{0}, fromStrides{0};
+  for (int64_t dim = 2; dim < cacheType.getRank(); ++dim) {
+    int64_t extent = cacheType.getDimSize(dim);
+    if (extent == 1)
+      continue;
+    if (toStrides.back() == cacheStrides[dim] * extent &&
+        fromStrides.back() == rowsStrides[dim] * extent) {
+      extents.back() *= extent;
+      toStrides.back() = cacheStrides[dim];
+      fromStrides.back() = rowsStrides[dim];
+    } else {
+      extents.push_back(extent);
+      toStrides.push_back(cacheStrides[dim]);
+      fromStrides.push_back(rowsStrides[dim]);
+    }
+  }
+
+  auto emit = [&, cacheStrides = cacheStrides,
+               rowsStrides = rowsStrides](KernelBuilder &b, Kernel &kernel) {
+    int64_t batch = rowsType.getDimSize(0), rows = rowsType.getDimSize(1);
+    int64_t row = rowsType.getNumElements() / std::max<int64_t>(1, batch * rows);
+    kernel.tasks = batch * rows;
+    kernel.grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, row));
+    Value to = b.loadArgument(0), from = b.loadArgument(1);
+    Value position = b.loadScalar(b.getI64Type(), b.loadArgument(2));
+    scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
+    b.setInsertionPoint(tasks.getBody()->getTerminator());
+    Value t = b.rem(tasks.getInductionVar(), rows);
+    Value n = b.div(tasks.getInductionVar(), rows);
+    Value toOffset = b.add(b.mul(n, cacheStrides[0]),
+                           b.mul(b.add(position, t), cacheStrides[1]));
+    Value fromOffset =
+        b.add(b.mul(n, rowsStrides[0]), b.mul(t, rowsStrides[1]));
+    for (unsigned dim = 0; dim + 1 < extents.size(); ++dim) {
+      if (extents[dim] == 1)
+        continue;
+      scf::ForOp loop = b.loop(b.i64(0), b.i64(extents[dim]), 1);
+      b.setInsertionPoint(loop.getBody()->getTerminator());
+      Value i = loop.getInductionVar();
+      toOffset = b.add(toOffset, b.mul(i, toStrides[dim]));
+      fromOffset = b.add(fromOffset, b.mul(i, fromStrides[dim]));
+    }
+    int64_t extent = extents.back();
+    int64_t toStride = toStrides.back(), fromStride = fromStrides.back();
+    if (extent == 1)
+      toStride = fromStride = 1;
+    to = b.advance(element, to, toOffset);
+    from = b.advance(element, from, fromOffset);
+    if (toStride == 1 && fromStride == 1) {
+      LLVM::MemcpyOp::create(b, to, from,
+                             b.i64(extent * getElementBytes(element)), false);
+      return;
+    }
+    scf::ForOp loop = b.loop(b.i64(0), b.i64(extent), 1);
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+    Value i = loop.getInductionVar();
+    Value value = LLVM::LoadOp::create(
+        b, getStorageType(element),
+        b.advance(element, from, b.mul(i, fromStride)),
+        getElementBytes(element));
+    LLVM::StoreOp::create(b, value,
+                          b.advance(element, to, b.mul(i, toStride)),
+                          getElementBytes(element));
+  };
+  const Kernel &kernel =
+      host.getKernel(getStructureKey(op), "cache_update", op.getLoc(), emit);
+  OpBuilder builder(op);
+  host.launch(builder, op.getLoc(), kernel,
+              {op.getCache(), op.getRows(), op.getPosition()});
+  return success();
+}

@@ -1,0 +1,50 @@
+//===- Context.h - What compiled code gets as `ctx` -------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// The `ctx` argument of a program's entries, handed back by compiled code in
+// every callback of blurt.h. Owns the thread pool, and the shadow map once a
+// program built with --debug-memory makes its first report.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_CONTEXT_H
+#define BLURT_CONTEXT_H
+
+#include "blurt/ShadowMemory.h"
+#include "blurt/ThreadPool.h"
+
+#include <functional>
+#include <memory>
+
+namespace blurt {
+
+class Context {
+public:
+  explicit Context(unsigned threads) : threadPool(threads) {}
+
+  ThreadPool &pool() { return threadPool; }
+
+  /// The shadow map, made on first use by the function below.
+  ShadowMemory &shadow() {
+    if (!shadowMemory)
+      shadowMemory = makeShadow();
+    return *shadowMemory;
+  }
+  bool hasShadow() const { return shadowMemory != nullptr; }
+  /// How to make a map that knows what the running entry may already read.
+  void setShadowMaker(std::function<std::unique_ptr<ShadowMemory>()> maker) {
+    makeShadow = std::move(maker);
+  }
+
+private:
+  ThreadPool threadPool;
+  std::unique_ptr<ShadowMemory> shadowMemory;
+  std::function<std::unique_ptr<ShadowMemory>()> makeShadow;
+};
+
+} // namespace blurt
+
+#endif // BLURT_CONTEXT_H

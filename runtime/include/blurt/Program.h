@@ -1,0 +1,78 @@
+//===- Program.h - Reading a blurt_program table ----------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_PROGRAM_H
+#define BLURT_PROGRAM_H
+
+#include "blurt/blurt.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace blurt {
+
+uint64_t dtypeSize(int32_t dtype);
+const char *dtypeName(int32_t dtype);
+
+/// One iteration of a stacked tensor, or a whole unstacked one.
+struct TensorInstance {
+  const blurt_tensor *tensor;
+  std::string name;       ///< with `{i}` replaced
+  std::string exportName; ///< the same for the name in weight files
+  uint64_t offset;        ///< bytes from the arena's base
+  int64_t elements;
+
+  uint64_t bytes() const {
+    return uint64_t(elements) * dtypeSize(tensor->dtype);
+  }
+  /// The shape in weight files.
+  std::vector<int64_t> exportShape() const;
+};
+
+/// Elements of one iteration.
+int64_t elementCount(const blurt_tensor &tensor);
+/// "f32[4, 8]".
+std::string typeString(const blurt_tensor &tensor);
+
+/// The instances of the tensors of `role`, in table order.
+std::vector<TensorInstance> instances(std::span<const blurt_tensor> tensors,
+                                      int32_t role);
+
+inline std::span<const blurt_tensor> stateOf(const blurt_program &program) {
+  return {program.state, size_t(program.num_state)};
+}
+inline std::span<const blurt_tensor> tensorsOf(const blurt_entry &entry) {
+  return {entry.tensors, size_t(entry.num_tensors)};
+}
+inline std::span<const blurt_entry> entriesOf(const blurt_program &program) {
+  return {program.entries, size_t(program.num_entries)};
+}
+
+/// Null if there is none.
+const blurt_entry *findEntry(const blurt_program &program,
+                             std::string_view name);
+const blurt_tensor *findTensor(const blurt_entry &entry, int32_t role,
+                               std::string_view name);
+std::optional<std::string_view> findMetadata(const blurt_program &program,
+                                             std::string_view key);
+/// Metadata that is a positive integer. Throws Error if it is there and not.
+std::optional<int64_t> findMetadataInt(const blurt_program &program,
+                                       std::string_view key);
+
+/// Trained elements.
+int64_t parameterCount(const blurt_program &program);
+
+/// Throws Error unless the table is of this ABI and consistent: offsets aligned
+/// and inside the arena, state inside the state area, known dtypes and roles.
+void verifyProgram(const blurt_program &program);
+
+} // namespace blurt
+
+#endif // BLURT_PROGRAM_H

@@ -1,0 +1,49 @@
+//===- Weights.h - Parameters of a program, from and to files ---*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// `arena` is the base of the program's arena in all of these.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_WEIGHTS_H
+#define BLURT_WEIGHTS_H
+
+#include "blurt/Program.h"
+#include "blurt/Safetensors.h"
+#include "blurt/ThreadPool.h"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace blurt {
+
+/// Fills every parameter by its initialiser. A random element is a function of
+/// (seed, the tensor's name with `{i}` replaced, the element's row-major
+/// index).
+void initialiseParameters(const blurt_program &program, uint64_t seed,
+                          std::byte *arena, ThreadPool &pool);
+
+/// Reads every parameter from `path`, converting F64, F32, BF16 or F16. Names
+/// are export names, optionally prefixed with `transformer.` in the file. The
+/// masks `….attn.bias` and `….attn.masked_bias` are ignored, and so is an
+/// `lm_head.weight` that equals `wte.weight` where the program ties them.
+/// Throws Error if a parameter is missing, has another shape, or the file holds
+/// more.
+void loadParameters(const std::string &path, const blurt_program &program,
+                    std::byte *arena, ThreadPool &pool);
+
+/// Writes tensors under their export names, in the program's dtypes.
+void saveTensors(const std::string &path,
+                 const std::vector<TensorInstance> &tensors,
+                 const std::byte *arena, const SafetensorsMetadata &metadata);
+
+/// Bytes that `saveTensors` writes, about.
+uint64_t savedBytes(const std::vector<TensorInstance> &tensors);
+
+} // namespace blurt
+
+#endif // BLURT_WEIGHTS_H

@@ -1,0 +1,108 @@
+//===- Commands.h - Commands of a compiled program --------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// Each command throws Error. Results go to stdout, progress and notes to
+// stderr.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_LIB_DRIVER_COMMANDS_H
+#define BLURT_LIB_DRIVER_COMMANDS_H
+
+#include "blurt/Schedule.h"
+#include "blurt/Session.h"
+#include "blurt/TokenShards.h"
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace blurt {
+
+struct CommonOptions {
+  int64_t threads = 0; ///< 0: chosen by resolveThreadCount
+  bool quiet = false;
+};
+
+struct TrainOptions : CommonOptions {
+  std::string data, val, init, metrics, save, dumpGrads;
+  int64_t steps = 0, valEvery = 0, valBatches = 0;
+  Schedule schedule;
+  double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  double momentum = 0, clip = 1.0;
+  int64_t seed = 1;
+  bool shuffle = false;
+  /// Optimizer flags given on the command line, by the scalar each sets.
+  std::set<std::string> given;
+};
+
+struct EvalOptions : CommonOptions {
+  std::string data, weights, metrics;
+  int64_t batches = 0;
+};
+
+struct GenerateOptions : CommonOptions {
+  std::string weights, prompt, promptTokens, vocabFile;
+  bool hasPrompt = false;
+  int64_t maxTokens = 256;
+  double temperature = 1.0;
+  int64_t seed = 1;
+};
+
+struct InfoOptions : CommonOptions {
+  bool memory = false;
+};
+
+void runTrain(const blurt_program &program, const TrainOptions &options);
+void runEval(const blurt_program &program, const EvalOptions &options);
+void runGenerate(const blurt_program &program, const GenerateOptions &options);
+void runInfo(const blurt_program &program, const InfoOptions &options);
+
+/// The token inputs of an entry that trains or evaluates a language model.
+struct TokenInputs {
+  const blurt_tensor *tokens, *targets;
+  int64_t rows;   ///< sequences a call: batch times microbatches
+  int64_t length; ///< tokens a sequence
+};
+
+/// Throws Error if the entry's inputs are not `tokens` and `targets`.
+TokenInputs requireTokenInputs(const blurt_program &program,
+                               const blurt_entry &entry,
+                               std::string_view command);
+
+/// The output `name` of `entry`, one number. Throws Error if it is not there.
+const blurt_tensor &requireNumber(const blurt_entry &entry,
+                                  std::string_view name);
+
+/// The mean loss of `batches` batches from the start of the data, 0 meaning all
+/// whole batches of one pass.
+class Evaluator {
+public:
+  Evaluator(Session &session, const blurt_entry &entry, const std::string &flag,
+            const std::string &pattern, int64_t batches,
+            std::string_view command);
+
+  /// Throws Error (run-time failure) if the loss is not finite.
+  double meanLoss();
+  uint64_t batchCount() const { return batches; }
+  uint64_t tokenCount() const;
+  /// Tokens at the end that fill no whole batch.
+  uint64_t skippedTokens() const { return skipped; }
+
+private:
+  Session &session;
+  const blurt_entry &entry;
+  TokenInputs inputs;
+  const blurt_tensor &loss;
+  TokenStream stream;
+  BatchReader reader;
+  uint64_t batches, skipped = 0;
+};
+
+} // namespace blurt
+
+#endif // BLURT_LIB_DRIVER_COMMANDS_H

@@ -1,0 +1,277 @@
+//===- Driver.cpp - Command line of a compiled program --------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blurt/Driver.h"
+#include "Commands.h"
+#include "blurt/Error.h"
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+
+using namespace blurt;
+
+namespace {
+
+void addCommon(CLI::App &command, CommonOptions &options) {
+  command
+      .add_option(
+          "--threads", options.threads,
+          "threads to use (default: BLURT_THREADS, else all processors)")
+      ->check(CLI::Range(int64_t(1), int64_t(4096)));
+  command.add_flag("--quiet", options.quiet, "print results and errors only");
+}
+
+void checkFinite(const char *flag, double value, double least, double below) {
+  if (!(value >= least && value < below)) {
+    char text[160];
+    std::snprintf(text, sizeof(text),
+                  "--%s: expected a number from %g to below %g, got %g", flag,
+                  least, below, value);
+    throw badInput(text);
+  }
+}
+
+/// Flags of the fixed command line that this build has no use for. They parse,
+/// so that the message can say so.
+struct Unsupported {
+  std::vector<std::pair<CLI::Option *, std::string>> options;
+  std::vector<std::string> values;
+  bool seen = false;
+
+  void option(CLI::App &command, const std::string &flag,
+              const std::string &why = "not supported by this build") {
+    options.emplace_back(
+        command.add_option(flag, values, "")->group("")->expected(1), why);
+  }
+  void flag(CLI::App &command, const std::string &flag) {
+    options.emplace_back(command.add_flag(flag, seen, "")->group(""),
+                         "not supported by this build");
+  }
+  void check() const {
+    for (const auto &[option, why] : options)
+      if (option->count())
+        throw badInput("--" + option->get_lnames().front() + ": " + why);
+  }
+};
+
+void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported) {
+  addCommon(command, o);
+  command
+      .add_option("--data", o.data, "token shards, a glob pattern in quotes")
+      ->required();
+  command.add_option("--steps", o.steps, "optimizer steps in all")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--lr", o.schedule.peak, "peak learning rate")->required();
+  command
+      .add_option("--schedule", o.schedule.kind,
+                  "learning rate after warm-up (default: constant)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, ScheduleKind>{
+          {"constant", ScheduleKind::Constant},
+          {"linear", ScheduleKind::Linear},
+          {"cosine", ScheduleKind::Cosine}}))
+      ->option_text("constant|linear|cosine");
+  command.add_option("--warmup", o.schedule.warmup, "steps of linear warm-up")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--min-lr", o.schedule.least,
+                     "rate that linear and cosine end at");
+  command.add_option("--weight-decay", o.weightDecay, "decoupled weight decay")
+      ->capture_default_str();
+  command.add_option("--beta1", o.beta1, "decay of the first moment")
+      ->capture_default_str();
+  command.add_option("--beta2", o.beta2, "decay of the second moment")
+      ->capture_default_str();
+  command.add_option("--eps", o.eps, "added to the root of the second moment")
+      ->capture_default_str();
+  command.add_option("--momentum", o.momentum, "momentum of sgd")
+      ->capture_default_str();
+  command
+      .add_option("--clip", o.clip,
+                  "largest global gradient norm, 0 turns clipping off")
+      ->capture_default_str();
+  command
+      .add_option("--seed", o.seed,
+                  "seed of initialisation, dropout and "
+                  "shuffling")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command.add_flag("--shuffle", o.shuffle,
+                   "draw windows in an order chosen by the seed");
+  command.add_option("--init", o.init, "weights to start from (safetensors)");
+  command.add_option("--val", o.val, "validation shards, a glob pattern");
+  command
+      .add_option("--val-every", o.valEvery,
+                  "validate before every N-th step, and at the end (default: "
+                  "at the end)")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--val-batches", o.valBatches,
+                  "validation batches (default: all data once)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--metrics", o.metrics, "JSON lines, one a step");
+  command.add_option("--save", o.save, "where to write the trained weights");
+  command.add_option("--dump-grads", o.dumpGrads,
+                     "where to write the gradients of the first step");
+  unsupported.option(command, "--checkpoint-dir");
+  unsupported.option(command, "--checkpoint-every");
+  unsupported.flag(command, "--resume");
+  unsupported.option(command, "--timeout");
+  unsupported.option(command, "--devices");
+  unsupported.option(command, "--tune", "not needed for target cpu");
+}
+
+void finishTrain(const CLI::App &command, TrainOptions &o) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  checkFinite("lr", o.schedule.peak, 0, infinity);
+  checkFinite("min-lr", o.schedule.least, 0, infinity);
+  checkFinite("weight-decay", o.weightDecay, 0, infinity);
+  checkFinite("beta1", o.beta1, 0, 1);
+  checkFinite("beta2", o.beta2, 0, 1);
+  checkFinite("eps", o.eps, 0, infinity);
+  checkFinite("momentum", o.momentum, 0, 1);
+  checkFinite("clip", o.clip, 0, infinity);
+  o.schedule.steps = o.steps;
+  if (o.schedule.kind == ScheduleKind::Constant && command.count("--min-lr"))
+    throw badInput("--min-lr: needs --schedule linear or cosine");
+  if (o.val.empty())
+    for (const char *flag : {"--val-every", "--val-batches"})
+      if (command.count(flag))
+        throw badInput(std::string(flag) + ": needs --val");
+  const std::pair<const char *, const char *> scalars[] = {
+      {"--weight-decay", "weight_decay"},
+      {"--beta1", "beta1"},
+      {"--beta2", "beta2"},
+      {"--eps", "eps"},
+      {"--momentum", "momentum"},
+      {"--clip", "clip"}};
+  for (auto [flag, scalar] : scalars)
+    if (command.count(flag))
+      o.given.insert(scalar);
+}
+
+void defineEval(CLI::App &command, EvalOptions &o) {
+  addCommon(command, o);
+  command
+      .add_option("--data", o.data, "token shards, a glob pattern in quotes")
+      ->required();
+  command.add_option("--weights", o.weights, "weights (safetensors)")
+      ->required();
+  command
+      .add_option("--val-batches", o.batches,
+                  "batches to read (default: all data once)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--metrics", o.metrics,
+                     "also write the result as a JSON line, here and to "
+                     "standard output");
+}
+
+void defineGenerate(CLI::App &command, GenerateOptions &o) {
+  addCommon(command, o);
+  command.add_option("--weights", o.weights, "weights (safetensors)")
+      ->required();
+  auto *prompt = command.add_option(
+      "--prompt", o.prompt,
+      "text to continue; with --vocab-file it is cut into the longest tokens "
+      "that match, which can differ from byte-pair encoding");
+  command
+      .add_option("--prompt-tokens", o.promptTokens,
+                  "token ids to continue, separated by commas")
+      ->excludes(prompt);
+  command.add_option("--max-tokens", o.maxTokens, "tokens to add")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--temperature", o.temperature,
+                  "sampling temperature, 0 takes the likeliest token")
+      ->capture_default_str();
+  command.add_option("--seed", o.seed, "seed of sampling")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--vocab-file", o.vocabFile,
+                     "llm.c tokenizer file; byte-level vocabularies need none");
+}
+
+int report(const Error &error) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "error: %s\n", error.what());
+  return error.exitCode();
+}
+
+int parseAndRun(const blurt_program &program, int argc, char **argv) {
+  CLI::App app(std::string(program.name) + ", compiled by BluTrain");
+  app.require_subcommand(1);
+  TrainOptions train;
+  EvalOptions eval;
+  GenerateOptions generate;
+  InfoOptions info;
+  Unsupported unsupported;
+  CLI::App *trainCommand = app.add_subcommand("train", "train the model");
+  defineTrain(*trainCommand, train, unsupported);
+  CLI::App *evalCommand = app.add_subcommand("eval", "mean loss on data");
+  defineEval(*evalCommand, eval);
+  CLI::App *generateCommand = app.add_subcommand("generate", "continue a text");
+  defineGenerate(*generateCommand, generate);
+  CLI::App *infoCommand = app.add_subcommand("info", "what this program is");
+  infoCommand->add_flag("--memory", info.memory,
+                        "who owns the memory; allocates the arena");
+  CLI::App *tuneCommand =
+      app.add_subcommand("tune", "choose library algorithms for this machine");
+  std::string tuneOutput;
+  tuneCommand->add_option("-o", tuneOutput, "where to write the choice");
+  auto named = [&](CLI::App *command) {
+    return command->get_name() == argv[1];
+  };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty())
+    throw badInput(std::string("unknown command '") + argv[1] +
+                   "' (see --help)");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    app.exit(help);
+    return ExitDone;
+  } catch (const CLI::CallForAllHelp &help) {
+    app.exit(help);
+    return ExitDone;
+  } catch (const CLI::ParseError &error) {
+    throw badInput(std::string(error.what()) + " (see --help)");
+  }
+  if (*trainCommand) {
+    unsupported.check();
+    finishTrain(*trainCommand, train);
+    runTrain(program, train);
+  } else if (*evalCommand) {
+    runEval(program, eval);
+  } else if (*generateCommand) {
+    generate.hasPrompt = generateCommand->count("--prompt") > 0;
+    checkFinite("temperature", generate.temperature, 0,
+                std::numeric_limits<double>::infinity());
+    runGenerate(program, generate);
+  } else if (*infoCommand) {
+    runInfo(program, info);
+  } else {
+    throw badInput(std::string("tune: not needed for target ") +
+                   program.target);
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    throw failure(systemMessage("standard output", "cannot write", errno));
+  return ExitDone;
+}
+
+} // namespace
+
+int blurt::runProgram(const blurt_program &program, int argc, char **argv) {
+  try {
+    return parseAndRun(program, argc, argv);
+  } catch (const Error &error) {
+    return report(error);
+  } catch (const std::bad_alloc &) {
+    return report(failure("out of host memory"));
+  } catch (const std::exception &error) {
+    return report(failure(error.what()));
+  }
+}

@@ -1,0 +1,219 @@
+//===- Program.cpp - Reading a blurt_program table ------------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blurt/Program.h"
+#include "blurt/Error.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+using namespace blurt;
+
+uint64_t blurt::dtypeSize(int32_t dtype) {
+  switch (dtype) {
+  case BLURT_F64:
+  case BLURT_I64:
+    return 8;
+  case BLURT_F32:
+  case BLURT_I32:
+    return 4;
+  case BLURT_BF16:
+    return 2;
+  case BLURT_I1:
+    return 1;
+  }
+  throw failure("program table: unknown dtype " + std::to_string(dtype));
+}
+
+const char *blurt::dtypeName(int32_t dtype) {
+  switch (dtype) {
+  case BLURT_F64:
+    return "f64";
+  case BLURT_F32:
+    return "f32";
+  case BLURT_BF16:
+    return "bf16";
+  case BLURT_I64:
+    return "i64";
+  case BLURT_I32:
+    return "i32";
+  case BLURT_I1:
+    return "i1";
+  }
+  return "unknown";
+}
+
+int64_t blurt::elementCount(const blurt_tensor &tensor) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < tensor.rank; ++i)
+    count *= tensor.shape[i];
+  return count;
+}
+
+std::string blurt::typeString(const blurt_tensor &tensor) {
+  std::string text = dtypeName(tensor.dtype);
+  text += '[';
+  for (int32_t i = 0; i < tensor.rank; ++i)
+    text += (i ? ", " : "") + std::to_string(tensor.shape[i]);
+  return text + ']';
+}
+
+static std::string expand(std::string_view pattern, int64_t iteration) {
+  std::string text(pattern);
+  if (size_t at = text.find("{i}"); at != std::string::npos)
+    text.replace(at, 3, std::to_string(iteration));
+  return text;
+}
+
+std::vector<int64_t> TensorInstance::exportShape() const {
+  std::vector<int64_t> shape(tensor->shape, tensor->shape + tensor->rank);
+  if (tensor->export_transpose)
+    std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+std::vector<TensorInstance>
+blurt::instances(std::span<const blurt_tensor> tensors, int32_t role) {
+  std::vector<TensorInstance> result;
+  for (const blurt_tensor &t : tensors) {
+    if (t.role != role)
+      continue;
+    const char *exported = t.export_name ? t.export_name : t.name;
+    if (t.stack_count == 0) {
+      result.push_back({&t, t.name, exported, t.offset, elementCount(t)});
+      continue;
+    }
+    for (int64_t i = 0; i < t.stack_count; ++i)
+      result.push_back({&t, expand(t.name, t.stack_first + i),
+                        expand(exported, t.stack_first + i),
+                        t.offset + uint64_t(i) * t.stack_stride,
+                        elementCount(t)});
+  }
+  return result;
+}
+
+const blurt_entry *blurt::findEntry(const blurt_program &program,
+                                    std::string_view name) {
+  for (const blurt_entry &entry : entriesOf(program))
+    if (name == entry.name)
+      return &entry;
+  return nullptr;
+}
+
+const blurt_tensor *blurt::findTensor(const blurt_entry &entry, int32_t role,
+                                      std::string_view name) {
+  for (const blurt_tensor &tensor : tensorsOf(entry))
+    if (tensor.role == role && name == tensor.name)
+      return &tensor;
+  return nullptr;
+}
+
+std::optional<std::string_view>
+blurt::findMetadata(const blurt_program &program, std::string_view key) {
+  for (int32_t i = 0; i < program.num_metadata; ++i)
+    if (key == program.metadata[i].key)
+      return program.metadata[i].value;
+  return std::nullopt;
+}
+
+std::optional<int64_t> blurt::findMetadataInt(const blurt_program &program,
+                                              std::string_view key) {
+  std::optional<std::string_view> text = findMetadata(program, key);
+  if (!text)
+    return std::nullopt;
+  int64_t value = 0;
+  auto [end, error] =
+      std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value <= 0)
+    throw failure("program metadata '" + std::string(key) +
+                  "': expected a positive integer, got '" + std::string(*text) +
+                  "'");
+  return value;
+}
+
+int64_t blurt::parameterCount(const blurt_program &program) {
+  int64_t count = 0;
+  for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM))
+    count += t.elements;
+  return count;
+}
+
+namespace {
+
+/// Checks one table of tensors; `limit` is the end of the area they lie in.
+void verifyTensors(std::span<const blurt_tensor> tensors, uint64_t limit,
+                   const std::string &where) {
+  std::set<std::pair<int32_t, std::string>> names;
+  for (const blurt_tensor &t : tensors) {
+    if (!t.name || !*t.name)
+      throw failure(where + ": tensor without a name");
+    std::string what = where + ": tensor '" + t.name + "': ";
+    if (!names.insert({t.role, t.name}).second)
+      throw failure(what + "defined twice");
+    if (t.role < BLURT_PARAM || t.role > BLURT_GRADIENT)
+      throw failure(what + "unknown role " + std::to_string(t.role));
+    if (t.rank < 0 || t.rank > 8 || (t.rank > 0 && !t.shape))
+      throw failure(what + "expected a rank from 0 to 8, got " +
+                    std::to_string(t.rank));
+    if (t.role == BLURT_SCALAR && t.rank != 0)
+      throw failure(what + "expected a scalar of rank 0, got " + typeString(t));
+    if (t.export_transpose && t.rank != 2)
+      throw failure(what + "expected rank 2 for a transposed export, got " +
+                    typeString(t));
+    uint64_t bytes = dtypeSize(t.dtype);
+    for (int32_t i = 0; i < t.rank; ++i)
+      if (t.shape[i] < 0 ||
+          __builtin_mul_overflow(bytes, uint64_t(t.shape[i]), &bytes))
+        throw failure(what + "bad shape " + typeString(t));
+    uint64_t end = bytes;
+    if (t.stack_count < 0 ||
+        (t.stack_count > 1 &&
+         (__builtin_mul_overflow(t.stack_stride, uint64_t(t.stack_count - 1),
+                                 &end) ||
+          __builtin_add_overflow(end, bytes, &end) || t.stack_stride < bytes)))
+      throw failure(what + "bad stack of " + std::to_string(t.stack_count) +
+                    " iterations, " + std::to_string(t.stack_stride) +
+                    " bytes apart");
+    if (t.offset % BLURT_ALIGNMENT || t.stack_stride % BLURT_ALIGNMENT)
+      throw failure(what + "expected " + std::to_string(BLURT_ALIGNMENT) +
+                    "-byte alignment, got offset " + std::to_string(t.offset) +
+                    ", stride " + std::to_string(t.stack_stride));
+    if (__builtin_add_overflow(end, t.offset, &end) || end > limit)
+      throw failure(what + "ends at byte " + std::to_string(end) +
+                    " of an area of " + std::to_string(limit) + " bytes");
+  }
+}
+
+} // namespace
+
+void blurt::verifyProgram(const blurt_program &program) {
+  if (program.abi_version != BLURT_ABI_VERSION)
+    throw failure("program table: expected ABI version " +
+                  std::to_string(BLURT_ABI_VERSION) + ", got " +
+                  std::to_string(program.abi_version) +
+                  "; compile the model again with this runtime's bt-compile");
+  if (program.state_bytes > program.peak_bytes)
+    throw failure("program table: state of " +
+                  std::to_string(program.state_bytes) +
+                  " bytes exceeds the arena of " +
+                  std::to_string(program.peak_bytes) + " bytes");
+  verifyTensors(stateOf(program), program.state_bytes, "program table: state");
+  std::set<std::string> names;
+  for (const blurt_entry &entry : entriesOf(program)) {
+    std::string where =
+        std::string("program table: entry '") + entry.name + "'";
+    if (!names.insert(entry.name).second)
+      throw failure(where + ": defined twice");
+    if (!entry.run)
+      throw failure(where + ": has no code");
+    if (entry.peak_bytes > program.peak_bytes)
+      throw failure(where + ": needs " + std::to_string(entry.peak_bytes) +
+                    " bytes of an arena of " +
+                    std::to_string(program.peak_bytes) + " bytes");
+    verifyTensors(tensorsOf(entry), program.peak_bytes, where);
+  }
+}

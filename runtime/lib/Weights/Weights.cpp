@@ -1,0 +1,287 @@
+//===- Weights.cpp - Parameters of a program, from and to files -----------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blurt/Weights.h"
+#include "blurt/Convert.h"
+#include "blurt/Error.h"
+#include "blurt/Random.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+using namespace blurt;
+
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;
+
+const char *fileDtype(const TensorInstance &t) {
+  switch (t.tensor->dtype) {
+  case BLURT_F64:
+    return "F64";
+  case BLURT_F32:
+    return "F32";
+  case BLURT_BF16:
+    return "BF16";
+  case BLURT_I64:
+    return "I64";
+  case BLURT_I32:
+    return "I32";
+  default:
+    return "BOOL";
+  }
+}
+
+void storeElement(int32_t dtype, std::byte *to, double value) {
+  if (dtype == BLURT_F64) {
+    std::memcpy(to, &value, 8);
+  } else if (dtype == BLURT_F32) {
+    float narrow = static_cast<float>(value);
+    std::memcpy(to, &narrow, 4);
+  } else {
+    uint16_t narrow = toBf16(value);
+    std::memcpy(to, &narrow, 2);
+  }
+}
+
+void requireFloat(const TensorInstance &t) {
+  int32_t dtype = t.tensor->dtype;
+  if (dtype != BLURT_F64 && dtype != BLURT_F32 && dtype != BLURT_BF16)
+    throw failure("program table: parameter '" + t.name +
+                  "': expected a floating-point dtype, got " +
+                  dtypeName(dtype));
+}
+
+void initialise(const TensorInstance &t, uint64_t seed, std::byte *to,
+                int64_t begin, int64_t end) {
+  const blurt_tensor &spec = *t.tensor;
+  uint64_t size = dtypeSize(spec.dtype);
+  RandomStream random(seed, t.name);
+  auto store = [&](int64_t i, double value) {
+    storeElement(spec.dtype, to + uint64_t(i) * size, value);
+  };
+  switch (spec.init_kind) {
+  case BLURT_INIT_NORMAL:
+    for (int64_t i = begin; i < end;) {
+      std::array<double, 2> pair = random.normalPair(uint64_t(i) / 2);
+      do
+        store(i, spec.init_a + spec.init_b * pair[i % 2]);
+      while (++i < end && i % 2);
+    }
+    return;
+  case BLURT_INIT_UNIFORM:
+    for (int64_t i = begin; i < end; ++i)
+      store(i, spec.init_a +
+                   (spec.init_b - spec.init_a) * random.uniform(uint64_t(i)));
+    return;
+  default:
+    double value = spec.init_kind == BLURT_INIT_ZEROS  ? 0.0
+                   : spec.init_kind == BLURT_INIT_ONES ? 1.0
+                                                       : spec.init_a;
+    for (int64_t i = begin; i < end; ++i)
+      store(i, value);
+  }
+}
+
+enum class Source { F64, F32, Bf16, F16 };
+
+double loadElement(Source source, const std::byte *from) {
+  if (source == Source::F64) {
+    double value;
+    std::memcpy(&value, from, 8);
+    return value;
+  }
+  if (source == Source::F32) {
+    float value;
+    std::memcpy(&value, from, 4);
+    return value;
+  }
+  uint16_t value;
+  std::memcpy(&value, from, 2);
+  return source == Source::Bf16 ? fromBf16(value) : fromF16(value);
+}
+
+uint64_t sourceSize(Source source) {
+  return source == Source::F64 ? 8 : source == Source::F32 ? 4 : 2;
+}
+
+/// Copies rows [begin, end) of the parameter as stored in the arena.
+void loadRows(const TensorInstance &t, Source source, const std::byte *from,
+              std::byte *to, int64_t rows, int64_t columns, int64_t begin,
+              int64_t end) {
+  uint64_t fromSize = sourceSize(source), size = dtypeSize(t.tensor->dtype);
+  bool same = (source == Source::F64 && t.tensor->dtype == BLURT_F64) ||
+              (source == Source::F32 && t.tensor->dtype == BLURT_F32) ||
+              (source == Source::Bf16 && t.tensor->dtype == BLURT_BF16);
+  if (same && !t.tensor->export_transpose) {
+    uint64_t row = uint64_t(columns) * size;
+    std::memcpy(to + uint64_t(begin) * row, from + uint64_t(begin) * row,
+                uint64_t(end - begin) * row);
+    return;
+  }
+  for (int64_t i = begin; i < end; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      int64_t at = t.tensor->export_transpose ? j * rows + i : i * columns + j;
+      storeElement(t.tensor->dtype, to + uint64_t(i * columns + j) * size,
+                   loadElement(source, from + uint64_t(at) * fromSize));
+    }
+}
+
+/// Rows and columns of the arena's layout; all but rank 2 is one long column,
+/// so that it can be cut anywhere.
+std::pair<int64_t, int64_t> matrixShape(const TensorInstance &t) {
+  if (t.tensor->rank == 2)
+    return {t.tensor->shape[0], t.tensor->shape[1]};
+  return {t.elements, 1};
+}
+
+bool isMask(const std::string &name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+std::string shapeString(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+using EntryMap = std::map<std::string, const SafetensorsEntry *>;
+
+/// The file's tensors by the names that programs export.
+EntryMap normaliseNames(const SafetensorsFile &file) {
+  constexpr std::string_view prefix = "transformer.";
+  EntryMap result;
+  for (const auto &[name, entry] : file.entries()) {
+    std::string plain =
+        name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    if (!result.emplace(plain, &entry).second)
+      throw badInput(file.path() + ": tensor '" + plain +
+                     "' appears with and without the prefix 'transformer.'");
+  }
+  return result;
+}
+
+/// Reports what is left of the file after all parameters were found.
+void checkLeftovers(const SafetensorsFile &file, const EntryMap &all,
+                    const EntryMap &left) {
+  for (const auto &[name, entry] : left) {
+    if (isMask(name))
+      continue;
+    if (name == "lm_head.weight") {
+      auto tied = all.find("wte.weight");
+      if (tied != all.end() && tied->second->dtype == entry->dtype &&
+          tied->second->shape == entry->shape &&
+          std::memcmp(file.data(*tied->second), file.data(*entry),
+                      entry->end - entry->begin) == 0)
+        continue;
+      throw badInput(file.path() + ": tensor 'lm_head.weight': expected it to "
+                                   "equal 'wte.weight', to which this program "
+                                   "ties it");
+    }
+    throw badInput(file.path() + ": unexpected tensor '" + name + "' of type " +
+                   typeString(*entry));
+  }
+}
+
+} // namespace
+
+void blurt::initialiseParameters(const blurt_program &program, uint64_t seed,
+                                 std::byte *arena, ThreadPool &pool) {
+  for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM)) {
+    requireFloat(t);
+    if (t.tensor->init_kind < BLURT_INIT_ZEROS ||
+        t.tensor->init_kind > BLURT_INIT_UNIFORM)
+      throw failure("program table: parameter '" + t.name +
+                    "': unknown initialiser " +
+                    std::to_string(t.tensor->init_kind));
+    pool.forEach(t.elements, kGrain, [&](int64_t begin, int64_t end) {
+      initialise(t, seed, arena + t.offset, begin, end);
+    });
+  }
+}
+
+void blurt::loadParameters(const std::string &path,
+                           const blurt_program &program, std::byte *arena,
+                           ThreadPool &pool) {
+  SafetensorsFile file(path);
+  EntryMap all = normaliseNames(file), left = all;
+  std::vector<std::pair<TensorInstance, const SafetensorsEntry *>> found;
+  std::string missing;
+  size_t missingCount = 0;
+  for (TensorInstance &t : instances(stateOf(program), BLURT_PARAM)) {
+    requireFloat(t);
+    auto it = all.find(t.exportName);
+    if (it == all.end()) {
+      if (++missingCount <= 4)
+        missing += (missingCount > 1 ? ", '" : "'") + t.exportName + "'";
+      continue;
+    }
+    const SafetensorsEntry &entry = *it->second;
+    if (entry.shape != t.exportShape())
+      throw badInput(path + ": tensor '" + t.exportName + "': expected shape " +
+                     shapeString(t.exportShape()) + ", got " +
+                     shapeString(entry.shape));
+    if (entry.dtype != "F64" && entry.dtype != "F32" && entry.dtype != "BF16" &&
+        entry.dtype != "F16")
+      throw badInput(path + ": tensor '" + t.exportName +
+                     "': expected dtype F32, F64, BF16 or F16, got " +
+                     entry.dtype);
+    left.erase(t.exportName);
+    found.emplace_back(std::move(t), &entry);
+  }
+  if (missingCount)
+    throw badInput(
+        path + ": missing tensor" + (missingCount > 1 ? "s " : " ") + missing +
+        (missingCount > 4 ? " and " + std::to_string(missingCount - 4) + " more"
+                          : ""));
+  checkLeftovers(file, all, left);
+  for (const auto &[t, entry] : found) {
+    Source source = entry->dtype == "F64"    ? Source::F64
+                    : entry->dtype == "F32"  ? Source::F32
+                    : entry->dtype == "BF16" ? Source::Bf16
+                                             : Source::F16;
+    auto [rows, columns] = matrixShape(t);
+    pool.forEach(rows, kGrain / std::max<int64_t>(columns, 1) + 1,
+                 [&, rows = rows, columns = columns, &t = t,
+                  &entry = entry](int64_t begin, int64_t end) {
+                   loadRows(t, source, file.data(*entry), arena + t.offset,
+                            rows, columns, begin, end);
+                 });
+  }
+}
+
+void blurt::saveTensors(const std::string &path,
+                        const std::vector<TensorInstance> &tensors,
+                        const std::byte *arena,
+                        const SafetensorsMetadata &metadata) {
+  std::vector<SafetensorsOutput> outputs;
+  for (const TensorInstance &t : tensors)
+    outputs.push_back({t.exportName, fileDtype(t), t.exportShape(),
+                       [&t, arena](AtomicFile &f) {
+                         const std::byte *from = arena + t.offset;
+                         if (!t.tensor->export_transpose)
+                           return f.write(from, t.bytes());
+                         auto [rows, columns] = matrixShape(t);
+                         uint64_t size = dtypeSize(t.tensor->dtype);
+                         std::vector<std::byte> out(t.bytes());
+                         for (int64_t i = 0; i < rows; ++i)
+                           for (int64_t j = 0; j < columns; ++j)
+                             std::memcpy(
+                                 out.data() + uint64_t(j * rows + i) * size,
+                                 from + uint64_t(i * columns + j) * size, size);
+                         f.write(out.data(), out.size());
+                       }});
+  writeSafetensors(path, outputs, metadata);
+}
+
+uint64_t blurt::savedBytes(const std::vector<TensorInstance> &tensors) {
+  uint64_t bytes = 4096;
+  for (const TensorInstance &t : tensors)
+    bytes += t.bytes() + 256;
+  return bytes;
+}
