@@ -129,7 +129,6 @@ static void buildKernelStage(OpPassManager &pm, const StageOptions &) {
 
 /// To the LLVM dialect, with the table that the runtime reads.
 static void buildLLVMStage(OpPassManager &pm, const StageOptions &) {
-  pm.addPass(blurt::createBlurtEmitProgramTable());
   blurt::buildLowerToLLVMPipeline(pm);
 }
 
