@@ -3,15 +3,18 @@
 Every numeric test takes its tolerances from here; docs/Numerics.md derives
 them. A tolerance is never a number chosen by looking at errors: it is
 
-    growth(n) · u · T
+    growth(n) · u · T + n · tiny · scale
 
 with u the unit roundoff of the dtype, n the roundings on the longest way from
 an input to the element, and T the sum of the magnitudes of the terms that are
-added up to it, which is what remains of an element when nothing cancels.
+added up to it, which is what remains of an element when nothing cancels. tiny is
+the smallest normal number: what underflows may be flushed to 0, and is then
+multiplied by factors of at most `scale`.
 """
 import numpy as np
 
 UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "bf16": 2.0**-8}
+TINY = {"f64": 2.0**-1022, "f32": 2.0**-126, "bf16": 2.0**-126}
 
 # Roundings of one call of exp, log, tanh, erf and the like: 4 ulps.
 FUNCTION = 8
@@ -27,9 +30,9 @@ def growth(n):
     return min(float(n), LAMBDA * np.sqrt(n))
 
 
-def bound(dtype, n, terms):
+def bound(dtype, n, terms, scale=1.0):
     """Largest admissible error of each element whose terms are `terms`."""
-    return growth(n) * UNIT[dtype] * np.abs(terms)
+    return growth(n) * UNIT[dtype] * np.abs(terms) + n * TINY[dtype] * scale
 
 
 def ratio(actual, expected, tolerance):

@@ -112,6 +112,12 @@ std::string test::moduleText(const Case &c) {
 // Differences
 //===----------------------------------------------------------------------===//
 
+/// The first model or step of a module.
+template <typename Op> static FunctionOpInterface functionOf(ModuleOp module) {
+  Op op = *module.getOps<Op>().begin();
+  return cast<FunctionOpInterface>(op.getOperation());
+}
+
 namespace {
 
 class GradientTest : public ::testing::TestWithParam<Case> {
@@ -236,7 +242,7 @@ runVjp(const Case &c, ModuleOp module, Problem &problem) {
   passes.addPass(createVjpPass());
   if (failed(passes.run(module)))
     return failure();
-  auto step = cast<FunctionOpInterface>(*module.getOps<blu::StepOp>().begin());
+  auto step = functionOf<blu::StepOp>(module);
   auto inputs = bindInputs(step, stored);
   if (failed(inputs))
     return failure();

@@ -22,6 +22,12 @@
 using namespace mlir;
 using namespace blutrain;
 
+/// The first model or step of a module.
+template <typename Op> static FunctionOpInterface functionOf(ModuleOp module) {
+  Op op = *module.getOps<Op>().begin();
+  return cast<FunctionOpInterface>(op.getOperation());
+}
+
 namespace {
 
 class InterpreterTest : public ::testing::Test {
@@ -54,9 +60,8 @@ protected:
         "blu.model @m() -> (" + results + ") {\n" + body + "\n}", &context);
     if (!module)
       return failure();
-    return interpret(
-        cast<FunctionOpInterface>(*module->getOps<blu::ModelOp>().begin()), {},
-        parameters, options);
+    return interpret(functionOf<blu::ModelOp>(*module), {}, parameters,
+                     options);
   }
 
   /// The floats of the only result.
@@ -286,10 +291,7 @@ TEST_F(InterpreterTest, NestedStacksNumberTheirParameters) {
                      {"tensor<f64>"}, parameters);
   ASSERT_TRUE(succeeded(results)) << messages;
   EXPECT_EQ(results->front().floats, (Floats{(6 + 100) * 35 + 1000}));
-  EXPECT_EQ(parametersOf(cast<FunctionOpInterface>(
-                             *module->getOps<blu::ModelOp>().begin()))
-                .size(),
-            6u);
+  EXPECT_EQ(parametersOf(functionOf<blu::ModelOp>(*module)).size(), 6u);
 }
 
 TEST_F(InterpreterTest, ReverseStacksCollectInPlace) {
@@ -470,8 +472,7 @@ TEST_F(InterpreterTest, UnknownExtentsComeFromTheArguments) {
          })",
       &context);
   ASSERT_TRUE(module) << messages;
-  auto model =
-      cast<FunctionOpInterface>(*module->getOps<blu::ModelOp>().begin());
+  auto model = functionOf<blu::ModelOp>(*module);
   auto results = interpret(model, {tensor({3, 2}, {1, 2, 3, 4, 5, 6})});
   ASSERT_TRUE(succeeded(results)) << messages;
   EXPECT_EQ(results->front().floats, (Floats{3, 7, 11}));
@@ -495,7 +496,7 @@ TEST_F(InterpreterTest, StepsBindByNameAndRole) {
          })",
       &context);
   ASSERT_TRUE(module) << messages;
-  auto step = cast<FunctionOpInterface>(*module->getOps<blu::StepOp>().begin());
+  auto step = functionOf<blu::StepOp>(*module);
   StoredTensors stored;
   stored["param:b.3.w"] = store(tensor({1}, {1}), false);
   stored["param:b.4.w"] = store(tensor({1}, {2}), false);
