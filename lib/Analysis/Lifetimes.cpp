@@ -57,19 +57,26 @@ static bool isReturned(Value value) {
                       [](Operation *op) { return isa<func::ReturnOp>(op); });
 }
 
+Value blutrain::skipReshapes(Value value) {
+  while (auto reshape = value.getDefiningOp<blurt::ReshapeOp>())
+    value = reshape.getSource();
+  return value;
+}
+
 SavedCollections blutrain::getSavedCollections(LoopOp loop, unsigned i) {
   SavedCollections saved;
   // What is returned has a place of its own.
   if (isReturned(loop.getResult(i)))
     return saved;
-  Value argument = loop.getCarryArg(i), yielded = getYieldedCarry(loop, i);
+  Value argument = loop.getCarryArg(i);
+  Value yielded = skipReshapes(getYieldedCarry(loop, i));
   // An argument passed on unchanged needs no second slot.
   if (argument == yielded)
     return saved;
   for (unsigned j = 0, e = loop.getNumCollected(); j < e; ++j) {
     if (isReturned(getCollectedResult(loop, j)))
       continue;
-    Value collected = getYieldedCollected(loop, j);
+    Value collected = skipReshapes(getYieldedCollected(loop, j));
     if (collected == argument)
       saved.ofArgument.push_back(j);
     else if (collected == yielded && yielded.getDefiningOp() &&

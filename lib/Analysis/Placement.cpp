@@ -228,8 +228,9 @@ LogicalResult Placement::visitLoop(LoopOp loop) {
                    (*lifetimes)[owner].index);
     ok = false;
   }
-  // What an earlier loop collected has no better place than its own; give it now,
-  // so that the body may write over slices that it has read for the last time.
+  // What an earlier loop collected has no better place than its own; give it
+  // now, so that the body may write over slices that it has read for the last
+  // time.
   for (Value slice : loop.getSlices()) {
     ContentId id = lifetimes->getContent(slice);
     Content::Kind kind = (*lifetimes)[id].kind;

@@ -58,9 +58,13 @@ static ArenaView getMemberView(const Content &content, const ArenaView &view,
     return view.element(loop.getReverse() ? 0 : getCount(content));
   unsigned collected = cast<OpResult>(member).getResultNumber() -
                        static_cast<unsigned>(loop.getCarries().size());
-  bool written =
-      getYieldedCollected(loop, collected) != loop.getCarryArg(content.index);
-  return getSavedSlots(content, view, written);
+  bool written = skipReshapes(getYieldedCollected(loop, collected)) !=
+                 loop.getCarryArg(content.index);
+  std::optional<ArenaView> slots =
+      getSavedSlots(content, view, written)
+          .reshaped(cast<ShapedType>(member.getType()).getShape());
+  assert(slots && "slots are contiguous");
+  return *slots;
 }
 
 ArenaView blutrain::getPartView(blurt::ConcatOp concat, unsigned i,
@@ -278,7 +282,8 @@ bool Placement::Trial::mayGroupOverwrite(blurt::GroupOp group,
 bool Placement::Trial::mayOverwrite(const Side &reader, const Side &writer,
                                     int64_t time) const {
   Operation *op = lifetimes.getTimeline().getOperation(time);
-  if (!op || writer.content.def != op)
+  // Two results of one operation are both written.
+  if (!op || writer.content.def != op || reader.content.def == op)
     return false;
   if (auto group = dyn_cast<blurt::GroupOp>(op))
     return mayGroupOverwrite(group, reader, writer);

@@ -222,17 +222,23 @@ class Runner:
         with open(source, "w", encoding="utf-8") as file:
             file.write(text)
         tensors.write(in_file, inputs)
-        self.command(self.tool("bt-opt"), "--blu-vjp", source, "-o", step)
         files = ("--inputs", in_file, "--outputs", out_file)
         if mode == "compiled":
             program = self.path("program")
             target = ("--target", self.args.target)
             precision = ("--precision", {"f64": "fp64", "f32": "fp32"}[dtype])
             self.command(
-                self.tool("bt-compile"), step, *target, *precision, "-o", program
+                self.tool("bt-compile"),
+                source,
+                "--vjp",
+                *target,
+                *precision,
+                "-o",
+                program,
             )
             self.command(program, "call", *files, "--entry", "vjp")
         else:
+            self.command(self.tool("bt-opt"), "--blu-vjp", source, "-o", step)
             rounding = ("--round",) if mode == "rounded" else ()
             self.command(self.tool("bt-run"), step, *files, *rounding)
         return tensors.read(out_file)

@@ -183,6 +183,10 @@ mlir::Value getYieldedCollected(mlir::blurt::LoopOp loop, unsigned i);
 /// The result of collection `i`.
 mlir::Value getCollectedResult(mlir::blurt::LoopOp loop, unsigned i);
 
+/// What `value` is a reshape of; slots are contiguous, so a reshape of a slot
+/// is the same bytes.
+mlir::Value skipReshapes(mlir::Value value);
+
 /// The collections that hold what carry `i` is at the begin of each iteration
 /// (its argument) or at the end (what is yielded for it), if the carry is to be
 /// planned as Saved; both are empty otherwise.

@@ -55,7 +55,7 @@ struct Unsupported {
   void check() const {
     for (const auto &[option, why] : options)
       if (option->count())
-        throw badInput(option->get_name() + ": " + why);
+        throw badInput("--" + option->get_lnames().front() + ": " + why);
   }
 };
 
@@ -223,6 +223,12 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
       app.add_subcommand("tune", "choose library algorithms for this machine");
   std::string tuneOutput;
   tuneCommand->add_option("-o", tuneOutput, "where to write the choice");
+  auto named = [&](CLI::App *command) {
+    return command->get_name() == argv[1];
+  };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty())
+    throw badInput(std::string("unknown command '") + argv[1] +
+                   "' (see --help)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {

@@ -324,7 +324,9 @@ private:
   static ShapedType typeOf(Value value) {
     return cast<ShapedType>(value.getType());
   }
-  Place place(Value value) { return makePlace(values.at(value), typeOf(value)); }
+  Place place(Value value) {
+    return makePlace(values.at(value), typeOf(value));
+  }
 
   void runBlock(Block &block) {
     for (Operation &op : block.without_terminator())
@@ -420,8 +422,8 @@ void TensorInterpreter::runLoop(blurt::LoopOp loop) {
   for (Value init : loop.getCarries())
     carried.push_back(values.at(init));
   auto count = static_cast<int64_t>(loop.getCount());
-  std::vector<std::vector<Tensor>> collected(
-      loop.getNumCollected(), std::vector<Tensor>(count));
+  std::vector<std::vector<Tensor>> collected(loop.getNumCollected(),
+                                             std::vector<Tensor>(count));
   Operation *yield = loop.getBodyBlock()->getTerminator();
   for (int64_t step = 0; step < count; ++step) {
     int64_t i = loop.getReverse() ? count - 1 - step : step;
@@ -502,8 +504,8 @@ void ArenaInterpreter::runOp(Operation *op) {
     for (auto [i, step] :
          llvm::zip_equal(slot.getIterations(), slot.getSteps()))
       offset += integers.lookup(i) * step;
-    int64_t span =
-        *blurt::getSpanBytes(llvm::cast<MemRefType>(slot.getResult().getType()));
+    int64_t span = *blurt::getSpanBytes(
+        llvm::cast<MemRefType>(slot.getResult().getType()));
     if (offset < 0 || offset + span > static_cast<int64_t>(arena.size()))
       llvm::report_fatal_error("slot outside the arena");
     bases[slot] = arena.data() + offset;
@@ -536,6 +538,7 @@ void ArenaInterpreter::runOp(Operation *op) {
   }
 }
 
-void blutrain::test::interpretPlan(func::FuncOp func, std::vector<char> &arena) {
+void blutrain::test::interpretPlan(func::FuncOp func,
+                                   std::vector<char> &arena) {
   ArenaInterpreter(arena).runBlock(func.getBody().front());
 }

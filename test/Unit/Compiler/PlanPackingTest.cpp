@@ -29,8 +29,9 @@ void expectValid(const Requests &requests, const PackingResult &result,
     for (size_t j = 0; j < i; ++j) {
       bool meet = requests[i].begin <= requests[j].end &&
                   requests[j].begin <= requests[i].end;
-      bool overlap = result.offsets[i] < result.offsets[j] + requests[j].bytes &&
-                     result.offsets[j] < end;
+      bool overlap =
+          result.offsets[i] < result.offsets[j] + requests[j].bytes &&
+          result.offsets[j] < end;
       ASSERT_FALSE(meet && overlap) << i << " and " << j;
     }
   }

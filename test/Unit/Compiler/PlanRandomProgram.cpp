@@ -40,7 +40,11 @@ private:
                          below(static_cast<int64_t>(pool.size())))];
   }
   Value pickWhere(llvm::function_ref<bool(Value)> wanted) {
-    SmallVector<Value> found = llvm::to_vector(llvm::make_filter_range(pool, wanted));
+    // One call per value: `wanted` may throw dice.
+    SmallVector<Value> found;
+    for (Value value : pool)
+      if (wanted(value))
+        found.push_back(value);
     return found.empty() ? Value()
                          : found[below(static_cast<int64_t>(found.size()))];
   }
@@ -89,8 +93,8 @@ Value ProgramMaker::combine(OpBuilder &body, ArrayRef<Value> scalars) {
   Value total;
   double factor = 0.5;
   for (Value scalar : scalars) {
-    Value weight = arith::ConstantOp::create(body, loc,
-                                             body.getF32FloatAttr(factor));
+    Value weight =
+        arith::ConstantOp::create(body, loc, body.getF32FloatAttr(factor));
     Value term = arith::MulFOp::create(body, loc, scalar, weight);
     total = total ? arith::AddFOp::create(body, loc, total, term).getResult()
                   : term;
@@ -148,8 +152,8 @@ void ProgramMaker::makeElementwise() {
           return isFloat(value) && shapeOf(value).equals({domain.back()});
         })) {
       inputs.push_back(row);
-      maps.push_back(AffineMap::get(
-          rank, 0, builder.getAffineDimExpr(rank - 1), builder.getContext()));
+      maps.push_back(AffineMap::get(rank, 0, builder.getAffineDimExpr(rank - 1),
+                                    builder.getContext()));
     }
   AffineMap output = identity;
   if (rank == 2 && chance(20))
@@ -196,11 +200,11 @@ void ProgramMaker::makeRowReduction() {
       builder, loc, "reduction", domain, reduced, inputs, maps, {}, {},
       TypeRange{typeFor(domain), typeFor(rowShape)}, {identity, rows},
       [&](OpBuilder &body, Location, ValueRange scalars) {
-        Value sum = blurt::ReduceOp::create(body, loc, blurt::ReduceKind::Sum,
-                                            scalars[0]);
+        Value sum = blurt::ReduceOp::create(body, loc, body.getF32Type(),
+                                            blurt::ReduceKind::Sum, scalars[0]);
         Value scaled = combine(body, {scalars[0], sum});
-        Value max = blurt::ReduceOp::create(body, loc, blurt::ReduceKind::Max,
-                                            scaled);
+        Value max = blurt::ReduceOp::create(body, loc, body.getF32Type(),
+                                            blurt::ReduceKind::Max, scaled);
         SmallVector<Value> perRow{sum, max};
         if (scalars.size() > 1)
           perRow.push_back(scalars[1]);
@@ -226,9 +230,9 @@ void ProgramMaker::makeTableLoad() {
       [&](OpBuilder &body, Location, ValueRange arguments) {
         Value column = blurt::IndexOp::create(body, loc, body.getI64Type(), 1);
         Value row = arguments[0];
-        Value loaded = blurt::LoadOp::create(body, loc, body.getF32Type(),
-                                             arguments[1],
-                                             ValueRange{row, column});
+        Value loaded =
+            blurt::LoadOp::create(body, loc, body.getF32Type(), arguments[1],
+                                  ValueRange{row, column});
         return SmallVector<Value>{loaded};
       });
   pool.push_back(group.getResult(0));
@@ -253,9 +257,8 @@ void ProgramMaker::makeGemm() {
     return isMatrix(value) && shapeOf(value).equals({m, n});
   })
                        : Value();
-  auto gemm =
-      blurt::GemmOp::create(builder, loc, TypeRange{typeFor({m, n})}, a, b, c,
-                            ValueRange(), transA, transB);
+  auto gemm = blurt::GemmOp::create(builder, loc, TypeRange{typeFor({m, n})}, a,
+                                    b, c, ValueRange(), transA, transB);
   // Keep magnitudes in bounds.
   AffineMap identity = builder.getMultiDimIdentityMap(2);
   if (chance(50))
@@ -272,7 +275,7 @@ void ProgramMaker::makeView() {
   auto rank = static_cast<int64_t>(shape.size());
   int64_t kind = below(3);
   if (kind == 0 && rank > 1) {
-    Shape permutation(llvm::seq<int64_t>(0, rank)), result;
+    Shape permutation = llvm::to_vector(llvm::seq<int64_t>(0, rank)), result;
     std::shuffle(permutation.begin(), permutation.end(), random);
     for (int64_t dim : permutation)
       result.push_back(shape[dim]);
@@ -284,8 +287,8 @@ void ProgramMaker::makeView() {
       sizes.push_back(chance(50) ? extent : 1 + below(extent));
       offsets.push_back(below(extent - sizes.back() + 1));
     }
-    pool.push_back(blurt::SliceOp::create(builder, loc, typeFor(sizes), source,
-                                          offsets));
+    pool.push_back(
+        blurt::SliceOp::create(builder, loc, typeFor(sizes), source, offsets));
   } else {
     // Merge all, or split off a factor, or insert a dim of extent 1.
     int64_t total = 1;
@@ -302,8 +305,8 @@ void ProgramMaker::makeView() {
     if (chance(20))
       result.insert(result.begin() + below(2), 1);
     if (result != shape)
-      pool.push_back(blurt::ReshapeOp::create(builder, loc, typeFor(result),
-                                              source));
+      pool.push_back(
+          blurt::ReshapeOp::create(builder, loc, typeFor(result), source));
   }
 }
 
@@ -356,9 +359,9 @@ void ProgramMaker::makeCacheUpdate() {
   Shape rowShape(shapeOf(target));
   rowShape[1] = 1;
   Value rows = makeFresh(rowShape);
-  auto update = blurt::CacheUpdateOp::create(
-      builder, loc, TypeRange{target.getType()}, target, rows, position,
-      ValueRange());
+  auto update =
+      blurt::CacheUpdateOp::create(builder, loc, TypeRange{target.getType()},
+                                   target, rows, position, ValueRange());
   pool.push_back(update.getResult(0));
 }
 
@@ -410,13 +413,18 @@ void ProgramMaker::makeLoop(int depth) {
           next.push_back(chosen);
         }
         for (int64_t i = below(3); i > 0; --i) {
-          Value chosen = chance(40) && !carried.empty()
-                             ? carried[below(
-                                   static_cast<int64_t>(carried.size()))]
-                         : chance(20) && !next.empty() ? next.front()
-                                                       : pickRecent();
-          if (isFloat(chosen) && shapeOf(chosen).size() < 3)
-            collected.push_back(chosen);
+          Value chosen =
+              chance(40) && !carried.empty()
+                  ? carried[below(static_cast<int64_t>(carried.size()))]
+              : chance(20) && !next.empty() ? next.front()
+                                            : pickRecent();
+          if (!isFloat(chosen) || shapeOf(chosen).size() > 2)
+            continue;
+          if (chance(20) && shapeOf(chosen).size() == 2)
+            chosen = blurt::ReshapeOp::create(
+                builder, loc,
+                typeFor({shapeOf(chosen)[0] * shapeOf(chosen)[1]}), chosen);
+          collected.push_back(chosen);
         }
         return std::make_pair(next, collected);
       });
