@@ -35,6 +35,7 @@ void blutrain::registerPasses() {
   registerTransformsPasses();
   registerAutodiffPasses();
   registerConversionPasses();
+  registerFuseStagePipeline();
   registerBluTrainTransformsPasses();
   blurt::registerCodegenPasses();
   blurt::registerCodegenPipelines();

@@ -10,6 +10,7 @@
 #include "blutrain/Codegen/Passes.h"
 #include "blutrain/Conversion/Passes.h"
 #include "blutrain/Pipelines/Passes.h"
+#include "blutrain/Transforms/Passes.h"
 #include "blutrain/Transforms/Plan.h"
 
 #include "mlir/Transforms/Passes.h"
@@ -109,15 +110,6 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createCanonicalizerPass());
 }
 
-/// Steps to blurt: one group a kernel, library calls, views, loops.
-static void buildFuseStage(OpPassManager &pm, const StageOptions &) {
-  pm.addPass(createConvertBluToBlurt());
-  // Views first, so that groups meet their producers directly.
-  pm.addNestedPass<func::FuncOp>(createCanonicalizeViews());
-  pm.addNestedPass<func::FuncOp>(createFuseGroups());
-  pm.addPass(createVerifyFuse());
-}
-
 /// Tensors to places in the arena.
 static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
                            PlanReport *report) {
@@ -137,7 +129,6 @@ static void buildKernelStage(OpPassManager &pm, const StageOptions &) {
 
 /// To the LLVM dialect, with the table that the runtime reads.
 static void buildLLVMStage(OpPassManager &pm, const StageOptions &) {
-  pm.addPass(blurt::createBlurtEmitProgramTable());
   blurt::buildLowerToLLVMPipeline(pm);
 }
 
@@ -156,7 +147,8 @@ void blutrain::buildStage(Stage stage, OpPassManager &manager,
     // One device: the step is its own shard.
     break;
   case Stage::Fuse:
-    buildFuseStage(manager, options);
+    // Steps to blurt: one group a kernel, library calls, views, loops.
+    buildFuseStage(manager);
     break;
   case Stage::Plan:
     buildPlanStage(manager, options, report);

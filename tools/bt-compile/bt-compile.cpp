@@ -19,7 +19,7 @@ template <typename T>
 static auto flag(const char *name, const char *text, T &value,
                  const char *valueName) {
   return std::make_unique<cl::opt<T, true>>(
-      name, cl::desc(text), cl::location(value), cl::init(T(value)),
+      llvm::StringRef(name), cl::desc(text), cl::location(value), cl::init(T(value)),
       cl::value_desc(valueName), cl::cat(category));
 }
 

@@ -108,9 +108,10 @@ template <typename T> struct Problem {
               << "matrix " << i << " row " << row << " column " << col;
         }
     for (size_t at = 0; at < after.size(); ++at)
-      if (!written[at])
+      if (!written[at]) {
         ASSERT_EQ(std::memcmp(&after[at], &before[at], sizeof(T)), 0)
             << "element " << at << " is outside C and was written";
+      }
   }
 };
 
