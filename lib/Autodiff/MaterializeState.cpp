@@ -90,6 +90,26 @@ void blutrain::addDonation(StepOp step, Value value, unsigned argument) {
             b.getNamedAttr("blu.donates", b.getI64IntegerAttr(argument)));
 }
 
+void blutrain::addDerivative(StepOp step, Value value, unsigned argument,
+                             StringRef name, StringRef role) {
+  auto source = step.getArgAttrOfType<DictionaryAttr>(argument, "blu.tensor");
+  NamedAttrList info(tensorInfo(step.getContext(), name, role));
+  auto keep = [&](StringRef key) {
+    if (Attribute value = source ? source.get(key) : Attribute())
+      info.set(key, value);
+  };
+  keep("stack_count");
+  keep("stack_first");
+  if (role == "gradient") {
+    keep("export");
+    keep("transpose");
+  }
+  Builder b(step.getContext());
+  addResult(
+      step, value,
+      b.getNamedAttr("blu.tensor", info.getDictionary(step.getContext())));
+}
+
 Value blutrain::findOutput(StepOp step, StringRef name) {
   for (unsigned i = 0, e = step.getResultTypes().size(); i < e; ++i) {
     auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");

@@ -277,8 +277,10 @@ blutrain::nameResults(FunctionOpInterface function, ArrayRef<Tensor> results) {
   auto counts = countNames(names);
   SmallVector<std::pair<std::string, Tensor>> named;
   for (auto [name, result] : llvm::zip(names, results)) {
-    std::string full =
-        counts[name.name] == 1 ? name.name : name.role + ":" + name.name;
+    bool isPlain = counts[name.name] == 1 && name.role != "moment1" &&
+                   name.role != "moment2" && name.role != "cache" &&
+                   name.role != "gradient";
+    std::string full = isPlain ? name.name : name.role + ":" + name.name;
     if (name.stackCount == 0) {
       named.emplace_back(full, result);
       continue;

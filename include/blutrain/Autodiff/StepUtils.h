@@ -38,6 +38,10 @@ void addResult(mlir::blu::StepOp step, mlir::Value value,
 void addOutput(mlir::blu::StepOp step, mlir::Value value, llvm::StringRef name,
                llvm::StringRef role = "output");
 void addDonation(mlir::blu::StepOp step, mlir::Value value, unsigned argument);
+/// Appends a derivative by an argument: it lies in a stack as that does, and, if
+/// it is of role `gradient`, in files.
+void addDerivative(mlir::blu::StepOp step, mlir::Value value, unsigned argument,
+                   llvm::StringRef name, llvm::StringRef role);
 
 /// The output of that name, or null.
 mlir::Value findOutput(mlir::blu::StepOp step, llvm::StringRef name);

@@ -33,7 +33,8 @@ mlir::FailureOr<Inputs> bindInputs(mlir::FunctionOpInterface function,
                                    const StoredTensors &tensors);
 
 /// The results with their names. A donated argument's new value goes by the
-/// argument's name.
+/// argument's name. Moments, caches and gradients are always named with their
+/// role, as the command `call` of a program does.
 llvm::SmallVector<std::pair<std::string, Tensor>>
 nameResults(mlir::FunctionOpInterface function, llvm::ArrayRef<Tensor> results);
 
