@@ -59,11 +59,11 @@ struct DifferentiateLoss
             *step.getBodyBlock(), loss, seed, params,
             recompute == "cheap" ? Recompute::Cheap : Recompute::Views, grads)))
       return failure();
-    for (auto [param, grad] : llvm::zip(params, grads)) {
-      unsigned argument = cast<BlockArgument>(param).getArgNumber();
-      addDerivative(step, grad, argument, argumentName(step, argument).str(),
-                    "gradient");
-    }
+    Builder attrs(step.getContext());
+    for (auto [param, grad] : llvm::zip(params, grads))
+      addResult(step, grad,
+                attrs.getNamedAttr("blu.tensor",
+                                   likeParameter(step, param, "gradient")));
     return success();
   }
 };

@@ -45,6 +45,18 @@ StringRef blutrain::argumentRole(StepOp step, unsigned i) {
                     "role");
 }
 
+DictionaryAttr blutrain::likeParameter(StepOp step, Value parameter,
+                                       StringRef role) {
+  unsigned number = cast<BlockArgument>(parameter).getArgNumber();
+  auto info = step.getArgAttrOfType<DictionaryAttr>(number, "blu.tensor");
+  NamedAttrList like(
+      tensorInfo(step.getContext(), argumentName(step, number), role));
+  for (StringRef key : {"stack_count", "stack_first", "export", "transpose"})
+    if (Attribute value = info.get(key))
+      like.set(key, value);
+  return like.getDictionary(step.getContext());
+}
+
 Value blutrain::findArgument(StepOp step, StringRef role, StringRef name) {
   for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i)
     if (argumentRole(step, i) == role && argumentName(step, i) == name)
@@ -88,26 +100,6 @@ void blutrain::addDonation(StepOp step, Value value, unsigned argument) {
   Builder b(step.getContext());
   addResult(step, value,
             b.getNamedAttr("blu.donates", b.getI64IntegerAttr(argument)));
-}
-
-void blutrain::addDerivative(StepOp step, Value value, unsigned argument,
-                             StringRef name, StringRef role) {
-  auto source = step.getArgAttrOfType<DictionaryAttr>(argument, "blu.tensor");
-  NamedAttrList info(tensorInfo(step.getContext(), name, role));
-  auto keep = [&](StringRef key) {
-    if (Attribute value = source ? source.get(key) : Attribute())
-      info.set(key, value);
-  };
-  keep("stack_count");
-  keep("stack_first");
-  if (role == "gradient") {
-    keep("export");
-    keep("transpose");
-  }
-  Builder b(step.getContext());
-  addResult(
-      step, value,
-      b.getNamedAttr("blu.tensor", info.getDictionary(step.getContext())));
 }
 
 Value blutrain::findOutput(StepOp step, StringRef name) {

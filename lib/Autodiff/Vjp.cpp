@@ -58,9 +58,12 @@ struct Vjp : blutrain::impl::VjpPassBase<Vjp> {
           cast<RankedTensorType>(value.getType()).getElementType());
     };
     SmallVector<Value> inputs, outputs, seeds, grads;
+    SmallVector<std::string> names;
     for (unsigned i = 0, e = step->getNumArguments(); i < e; ++i)
-      if (isFloat(step->getArgument(i)))
+      if (isFloat(step->getArgument(i))) {
         inputs.push_back(step->getArgument(i));
+        names.push_back("gin." + argumentName(*step, i).str());
+      }
     for (auto [i, name] : llvm::enumerate(resultNames)) {
       Value result = step->getTerminator()->getOperand(i);
       if (!isFloat(result))
@@ -74,11 +77,8 @@ struct Vjp : blutrain::impl::VjpPassBase<Vjp> {
             *step->getBodyBlock(), outputs, seeds, inputs,
             recompute == "cheap" ? Recompute::Cheap : Recompute::Views, grads)))
       return signalPassFailure();
-    for (auto [input, grad] : llvm::zip(inputs, grads)) {
-      unsigned argument = cast<BlockArgument>(input).getArgNumber();
-      addDerivative(*step, grad, argument,
-                    "gin." + argumentName(*step, argument).str(), "output");
-    }
+    for (auto [name, grad] : llvm::zip(names, grads))
+      addOutput(*step, grad, name);
   }
 };
 } // namespace

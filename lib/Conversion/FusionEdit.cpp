@@ -266,8 +266,7 @@ GroupOp blutrain::cleanGroup(GroupOp group) {
     OpBuilder builder(group);
     OperationState state(group.getLoc(), group->getName(), group->getOperands(),
                          types);
-    state.useProperties(state.getOrAddProperties<GroupOp::Properties>() =
-                            group.getProperties());
+    state.getOrAddProperties<GroupOp::Properties>() = group.getProperties();
     state.getOrAddProperties<GroupOp::Properties>().setOutputMaps(
         builder.getArrayAttr(maps));
     state.addAttributes(llvm::to_vector(group->getDiscardableAttrs()));

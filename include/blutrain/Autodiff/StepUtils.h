@@ -16,6 +16,12 @@ namespace blutrain {
 mlir::DictionaryAttr tensorInfo(mlir::MLIRContext *context,
                                 llvm::StringRef name, llvm::StringRef role);
 
+/// What `blu.tensor` says of a tensor that goes with a parameter and is laid out
+/// as it is: a moment, a gradient.
+mlir::DictionaryAttr likeParameter(mlir::blu::StepOp step,
+                                   mlir::Value parameter,
+                                   llvm::StringRef role);
+
 /// Name and role of an argument, empty where it has none.
 llvm::StringRef argumentName(mlir::blu::StepOp step, unsigned i);
 llvm::StringRef argumentRole(mlir::blu::StepOp step, unsigned i);
@@ -38,10 +44,6 @@ void addResult(mlir::blu::StepOp step, mlir::Value value,
 void addOutput(mlir::blu::StepOp step, mlir::Value value, llvm::StringRef name,
                llvm::StringRef role = "output");
 void addDonation(mlir::blu::StepOp step, mlir::Value value, unsigned argument);
-/// Appends a derivative by an argument: it lies in a stack as that does, and, if
-/// it is of role `gradient`, in files.
-void addDerivative(mlir::blu::StepOp step, mlir::Value value, unsigned argument,
-                   llvm::StringRef name, llvm::StringRef role);
 
 /// The output of that name, or null.
 mlir::Value findOutput(mlir::blu::StepOp step, llvm::StringRef name);
