@@ -498,7 +498,7 @@ TEST_F(InterpreterTest, StepsBindByNameAndRole) {
   ASSERT_TRUE(module) << messages;
   auto step = functionOf<blu::StepOp>(*module);
   StoredTensors stored;
-  stored["param:b.3.w"] = store(tensor({1}, {1}), false);
+  stored["b.3.w"] = store(tensor({1}, {1}), false);
   stored["param:b.4.w"] = store(tensor({1}, {2}), false);
   stored["x"] = store(tensor({1}, {7}), false);
   EXPECT_TRUE(failed(bindInputs(step, stored)));
@@ -512,8 +512,8 @@ TEST_F(InterpreterTest, StepsBindByNameAndRole) {
   std::map<std::string, Floats> named;
   for (auto &[name, value] : nameResults(step, *results))
     named[name] = value.floats;
-  std::map<std::string, Floats> expected = {{"param:b.3.w", {11}},
-                                            {"param:b.4.w", {22}},
+  std::map<std::string, Floats> expected = {{"b.3.w", {11}},
+                                            {"b.4.w", {22}},
                                             {"moment1:b.3.w", {1}},
                                             {"moment1:b.4.w", {2}},
                                             {"y", {7}}};
