@@ -16,37 +16,36 @@ static RankedTensorType tensorType(Value value) {
 }
 
 /// C1 to C4 of `blu.attention`.
-static LogicalResult checkAttention(std::optional<Location> loc, Value qv,
-                                    Value kv, Value vv, double scale,
-                                    bool causal) {
+static LogicalResult checkAttention(InferSite site, Value qv, Value kv,
+                                    Value vv, double scale, bool causal) {
   RankedTensorType q = tensorType(qv), k = tensorType(kv), v = tensorType(vv);
   for (RankedTensorType type : {q, k, v})
     if (type.getRank() != 4) // C1
-      return emitOptionalError(loc, "operand has type ", type,
-                               ", expected rank 4: batch, length, heads, dim");
+      return emitInferError(site, "operand has type ", type,
+                            ", expected rank 4: batch, length, heads, dim");
   if (k != v) // C1
-    return emitOptionalError(loc, "k has type ", k, ", v has ", v);
+    return emitInferError(site, "k has type ", k, ", v has ", v);
   if (q.getElementType() != k.getElementType()) // C1
-    return emitOptionalError(loc, "element types ", q.getElementType(), " and ",
-                             k.getElementType(), " differ");
+    return emitInferError(site, "element types ", q.getElementType(), " and ",
+                          k.getElementType(), " differ");
   for (int64_t dim : {0, 3})
     if (!extentsMatch(q.getDimSize(dim), k.getDimSize(dim))) // C1
-      return emitOptionalError(loc, "q dim ", dim, " is ", q.getDimSize(dim),
-                               ", k dim ", dim, " is ", k.getDimSize(dim));
+      return emitInferError(site, "q dim ", dim, " is ", q.getDimSize(dim),
+                            ", k dim ", dim, " is ", k.getDimSize(dim));
   int64_t heads = q.getDimSize(2), kvHeads = k.getDimSize(2);
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) &&
       (kvHeads == 0 || heads % kvHeads != 0)) // C2
-    return emitOptionalError(loc, "q has ", heads,
-                             " heads, not a multiple of k's ", kvHeads);
+    return emitInferError(site, "q has ", heads,
+                          " heads, not a multiple of k's ", kvHeads);
   int64_t length = q.getDimSize(1), keys = k.getDimSize(1);
   if (causal && !ShapedType::isDynamic(length) &&
       !ShapedType::isDynamic(keys) && keys < length) // C3
-    return emitOptionalError(loc, "causal attention of ", length,
-                             " queries over ", keys,
-                             " keys, expected at least as many keys");
+    return emitInferError(site, "causal attention of ", length,
+                          " queries over ", keys,
+                          " keys, expected at least as many keys");
   if (!(scale > 0) || !std::isfinite(scale)) // C4
-    return emitOptionalError(loc, "scale is ", scale,
-                             ", expected a positive number");
+    return emitInferError(site, "scale is ", scale,
+                          ", expected a positive number");
   return success();
 }
 
@@ -63,7 +62,8 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *,
                                             std::optional<Location> loc,
                                             Adaptor adaptor,
                                             SmallVectorImpl<Type> &types) {
-  if (failed(checkAttention(loc, adaptor.getQ(), adaptor.getK(), adaptor.getV(),
+  if (failed(checkAttention({loc, getOperationName()}, adaptor.getQ(),
+                            adaptor.getK(), adaptor.getV(),
                             adaptor.getScale().convertToDouble(),
                             adaptor.getCausal())))
     return failure();
@@ -89,18 +89,21 @@ LogicalResult AttentionGradOp::inferReturnTypes(MLIRContext *,
                                                 std::optional<Location> loc,
                                                 Adaptor adaptor,
                                                 SmallVectorImpl<Type> &types) {
-  if (failed(checkAttention(loc, adaptor.getQ(), adaptor.getK(), adaptor.getV(),
+  if (failed(checkAttention({loc, getOperationName()}, adaptor.getQ(),
+                            adaptor.getK(), adaptor.getV(),
                             adaptor.getScale().convertToDouble(),
                             adaptor.getCausal())))
     return failure();
   Type q = adaptor.getQ().getType();
-  for (Value value : {adaptor.getO(), adaptor.getGrad()})
+  for (auto [what, value] : {std::pair("o", adaptor.getO()),
+                             std::pair("cotangent", adaptor.getGrad())})
     if (value.getType() != q) // C1
-      return emitOptionalError(loc, "o or its cotangent has type ",
-                               value.getType(), ", expected ", q);
+      return emitInferError({loc, getOperationName()}, what, " has type ",
+                            value.getType(), ", expected ", q);
   if (adaptor.getLse().getType() != lseType(adaptor.getQ())) // C1
-    return emitOptionalError(loc, "lse has type ", adaptor.getLse().getType(),
-                             ", expected ", lseType(adaptor.getQ()));
+    return emitInferError({loc, getOperationName()}, "lse has type ",
+                          adaptor.getLse().getType(), ", expected ",
+                          lseType(adaptor.getQ()));
   types.append({q, adaptor.getK().getType(), adaptor.getV().getType()});
   return success();
 }
@@ -109,28 +112,32 @@ LogicalResult
 CachedAttentionOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                     Adaptor adaptor,
                                     SmallVectorImpl<Type> &types) {
-  if (failed(checkAttention(loc, adaptor.getQ(), adaptor.getK(), adaptor.getV(),
+  if (failed(checkAttention({loc, getOperationName()}, adaptor.getQ(),
+                            adaptor.getK(), adaptor.getV(),
                             adaptor.getScale().convertToDouble(),
                             /*causal=*/true)))
     return failure();
   RankedTensorType k = tensorType(adaptor.getK());
   RankedTensorType cache = tensorType(adaptor.getKCache());
   if (cache != adaptor.getVCache().getType()) // C1
-    return emitOptionalError(loc, "k cache has type ", cache, ", v cache has ",
-                             adaptor.getVCache().getType());
+    return emitInferError({loc, getOperationName()}, "k cache has type ", cache,
+                          ", v cache has ", adaptor.getVCache().getType());
   SmallVector<int64_t> expected(k.getShape());
   if (cache.getRank() == 4)
     expected[1] = cache.getDimSize(1);
   if (cache.getElementType() != k.getElementType() ||
       !shapesMatch(cache.getShape(), expected)) // C1
-    return emitOptionalError(loc, "cache has type ", cache, ", k has ", k);
-  if (tensorType(adaptor.getQ()).getDimSize(1) != k.getDimSize(1)) // C1
-    return emitOptionalError(loc, "q has length ",
-                             tensorType(adaptor.getQ()).getDimSize(1),
-                             ", k has ", k.getDimSize(1));
-  if (cache.getDimSize(1) < k.getDimSize(1)) // C2
-    return emitOptionalError(loc, "cache holds ", cache.getDimSize(1),
-                             " rows, expected at least ", k.getDimSize(1));
+    return emitInferError({loc, getOperationName()}, "cache has type ", cache,
+                          ", expected that of k but for dim 1, ", k);
+  if (!extentsMatch(tensorType(adaptor.getQ()).getDimSize(1),
+                    k.getDimSize(1))) // C1
+    return emitInferError({loc, getOperationName()}, "q has length ",
+                          tensorType(adaptor.getQ()).getDimSize(1), ", k has ",
+                          k.getDimSize(1));
+  if (!cache.isDynamicDim(1) && cache.getDimSize(1) < k.getDimSize(1)) // C2
+    return emitInferError({loc, getOperationName()}, "cache holds ",
+                          cache.getDimSize(1), " rows, expected at least ",
+                          k.getDimSize(1));
   types.append({adaptor.getQ().getType(), cache, cache});
   return success();
 }

@@ -27,6 +27,24 @@
 #include "Blu/BluEnums.h.inc"
 #include "Blu/BluInterfaces.h.inc"
 
+namespace mlir::blu {
+
+/// Fails after one diagnostic unless `op` has the result types that its
+/// inference gives.
+LogicalResult verifyInferredTypes(Operation *op);
+
+/// Checks inferred types before the interface does, which would report a fault
+/// twice and without saying which result it is.
+template <typename ConcreteOp>
+class InferredTypes : public OpTrait::TraitBase<ConcreteOp, InferredTypes> {
+public:
+  static LogicalResult verifyTrait(Operation *op) {
+    return verifyInferredTypes(op);
+  }
+};
+
+} // namespace mlir::blu
+
 #define GET_ATTRDEF_CLASSES
 #include "Blu/BluAttrs.h.inc"
 

@@ -43,7 +43,8 @@ def Blu_UniformAttr : Blu_Attr<"Uniform", "uniform"> {
 }
 
 def Blu_InitAttr : AnyAttrOf<[Blu_ZerosAttr, Blu_OnesAttr, Blu_FillAttr,
-                              Blu_NormalAttr, Blu_UniformAttr]>;
+                              Blu_NormalAttr, Blu_UniformAttr],
+    "#blu.zeros, #blu.ones, #blu.fill, #blu.normal or #blu.uniform">;
 
 //===----------------------------------------------------------------------===//
 // Enums

@@ -25,7 +25,7 @@ def Blu_Dialect : Dialect {
     the model into `blu.step`s, the programs of the executable (train, eval,
     prefill, decode), still in `blu`: the backward pass, gradient accumulation,
     clipping and the optimizer are ordinary `blu` ops. After it stands
-    [`blurt`](blurt.md), to which the `fuse` stage converts every op.
+    [`blurt`](Blurt.md), to which the `fuse` stage converts every op.
 
     Shapes may have unknown dims (`?`) in a model file; specialisation replaces
     them and every later stage is static.
@@ -67,10 +67,15 @@ def Blu_FloatScalar : 0DTensorOf<[F64, F32, BF16]>;
 class Blu_Op<string mnemonic, list<Trait> traits = []>
     : Op<Blu_Dialect, mnemonic, traits>;
 
+def Blu_InferredTypes : NativeOpTrait<"InferredTypes"> {
+  let cppNamespace = "::mlir::blu";
+}
+
 /// An op without side effects whose result types follow from its operands and
 /// attributes.
 class Blu_InferredOp<string mnemonic, list<Trait> traits = []>
-    : Blu_Op<mnemonic, traits # [Pure, InferTypeOpAdaptor]>;
+    : Blu_Op<mnemonic, traits # [Pure, InferTypeOpAdaptor,
+                               Blu_InferredTypes]>;
 
 def Blu_Differentiable
     : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["buildGradient"]>;

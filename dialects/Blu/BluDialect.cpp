@@ -56,14 +56,21 @@ Operation *BluDialect::materializeConstant(OpBuilder &builder, Attribute value,
 
 LogicalResult NormalAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  FloatAttr mean, FloatAttr std) {
-  if (std.getValueAsDouble() < 0)
+  if (!mean.getValue().isFinite())
+    return emitError() << "mean is " << mean.getValueAsDouble()
+                       << ", expected a finite number";
+  if (!std.getValue().isFinite() || std.getValueAsDouble() < 0)
     return emitError() << "standard deviation is " << std.getValueAsDouble()
-                       << ", expected 0 or more";
+                       << ", expected a finite number of at least 0";
   return success();
 }
 
 LogicalResult UniformAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                   FloatAttr low, FloatAttr high) {
+  for (FloatAttr bound : {low, high})
+    if (!bound.getValue().isFinite())
+      return emitError() << "bound is " << bound.getValueAsDouble()
+                         << ", expected a finite number";
   if (low.getValueAsDouble() > high.getValueAsDouble())
     return emitError() << "lower bound " << low.getValueAsDouble()
                        << " exceeds upper bound " << high.getValueAsDouble();

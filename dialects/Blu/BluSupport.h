@@ -17,6 +17,25 @@
 
 namespace mlir::blu {
 
+/// Where inference reports what is wrong: nowhere if there is no location.
+struct InferSite {
+  InferSite(std::optional<Location> loc, StringRef op = "")
+      : loc(loc), op(op) {}
+  InferSite(Location loc) : loc(loc) {}
+
+  std::optional<Location> loc;
+  StringRef op;
+};
+
+/// Emits `'op' op ARGS…` and fails.
+template <typename... Args>
+LogicalResult emitInferError(InferSite site, Args &&...args) {
+  if (site.op.empty())
+    return emitOptionalError(site.loc, std::forward<Args>(args)...);
+  return emitOptionalError(site.loc, "'", site.op, "' op ",
+                           std::forward<Args>(args)...);
+}
+
 /// `tensor<2x?xf32>` as it stands in a diagnostic about extents: `2x?`.
 std::string shapeString(ArrayRef<int64_t> shape);
 
@@ -25,7 +44,10 @@ std::string shapeString(ArrayRef<int64_t> shape);
 /// where no known one other than 1 decides. Emits an error naming the two
 /// shapes on failure.
 FailureOr<SmallVector<int64_t>>
-inferBroadcast(std::optional<Location> loc, ArrayRef<ArrayRef<int64_t>> shapes);
+inferBroadcast(InferSite site, ArrayRef<ArrayRef<int64_t>> shapes);
+
+/// An extent as it stands in a diagnostic: `?` if it is unknown.
+std::string extentString(int64_t extent);
 
 /// True if both are equal or either is unknown.
 bool extentsMatch(int64_t a, int64_t b);

@@ -23,19 +23,18 @@ static RankedTensorType tensorType(Value value) {
 //===----------------------------------------------------------------------===//
 
 /// C1 and C2 of every broadcasting op, and the result type.
-static LogicalResult inferElementwise(std::optional<Location> loc,
-                                      ValueRange numbers, ValueRange all,
-                                      Type elementType,
+static LogicalResult inferElementwise(InferSite site, ValueRange numbers,
+                                      ValueRange all, Type elementType,
                                       SmallVectorImpl<Type> &types) {
   Type element = tensorType(numbers.front()).getElementType();
   for (Value value : numbers.drop_front())
     if (tensorType(value).getElementType() != element)
-      return emitOptionalError(loc, "element types ", element, " and ",
-                               tensorType(value).getElementType(), " differ");
+      return emitInferError(site, "element types ", element, " and ",
+                            tensorType(value).getElementType(), " differ");
   SmallVector<ArrayRef<int64_t>> shapes;
   for (Value value : all)
     shapes.push_back(tensorType(value).getShape());
-  auto shape = inferBroadcast(loc, shapes);
+  auto shape = inferBroadcast(site, shapes);
   if (failed(shape))
     return failure();
   types.push_back(
@@ -47,8 +46,9 @@ static LogicalResult inferElementwise(std::optional<Location> loc,
   LogicalResult OP::inferReturnTypes(                                          \
       MLIRContext *, std::optional<Location> loc, Adaptor adaptor,             \
       SmallVectorImpl<Type> &types) {                                          \
-    return inferElementwise(loc, adaptor.getOperands(), adaptor.getOperands(), \
-                            /*elementType=*/nullptr, types);                   \
+    return inferElementwise({loc, getOperationName()}, adaptor.getOperands(),  \
+                            adaptor.getOperands(), /*elementType=*/nullptr,    \
+                            types);                                            \
   }
 BLU_INFER_BINARY(AddOp)
 BLU_INFER_BINARY(SubOp)
@@ -62,17 +62,18 @@ LogicalResult CompareOp::inferReturnTypes(MLIRContext *context,
                                           std::optional<Location> loc,
                                           Adaptor adaptor,
                                           SmallVectorImpl<Type> &types) {
-  return inferElementwise(loc, adaptor.getOperands(), adaptor.getOperands(),
-                          IntegerType::get(context, 1), types);
+  return inferElementwise({loc, getOperationName()}, adaptor.getOperands(),
+                          adaptor.getOperands(), IntegerType::get(context, 1),
+                          types);
 }
 
 LogicalResult SelectOp::inferReturnTypes(MLIRContext *,
                                          std::optional<Location> loc,
                                          Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
-  return inferElementwise(loc, adaptor.getOperands().drop_front(),
-                          adaptor.getOperands(), /*elementType=*/nullptr,
-                          types);
+  return inferElementwise(
+      {loc, getOperationName()}, adaptor.getOperands().drop_front(),
+      adaptor.getOperands(), /*elementType=*/nullptr, types);
 }
 
 LogicalResult AddOp::buildGradient(OpBuilder &b, Grads g,

@@ -16,8 +16,8 @@ LogicalResult EmbeddingOp::inferReturnTypes(MLIRContext *,
   auto table = cast<RankedTensorType>(adaptor.getTable().getType());
   auto ids = cast<RankedTensorType>(adaptor.getIds().getType());
   if (table.getRank() != 2) // C1
-    return emitOptionalError(loc, "table has type ", table,
-                             ", expected rank 2");
+    return emitInferError({loc, getOperationName()}, "table has type ", table,
+                          ", expected rank 2");
   SmallVector<int64_t> shape(ids.getShape());
   shape.push_back(table.getDimSize(1));
   types.push_back(RankedTensorType::get(shape, table.getElementType()));
@@ -41,12 +41,12 @@ LogicalResult EmbeddingGradOp::inferReturnTypes(MLIRContext *,
   auto grad = cast<RankedTensorType>(adaptor.getGrad().getType());
   if (grad.getRank() != ids.getRank() + 1 ||
       !shapesMatch(grad.getShape().drop_back(), ids.getShape())) // C1
-    return emitOptionalError(loc, "cotangent has shape ",
-                             shapeString(grad.getShape()), ", ids have ",
-                             shapeString(ids.getShape()));
+    return emitInferError({loc, getOperationName()}, "cotangent has shape ",
+                          shapeString(grad.getShape()), ", ids have ",
+                          shapeString(ids.getShape()));
   if (int64_t(adaptor.getRows()) < 1) // C2
-    return emitOptionalError(loc, "rows is ", int64_t(adaptor.getRows()),
-                             ", expected at least 1");
+    return emitInferError({loc, getOperationName()}, "rows is ",
+                          int64_t(adaptor.getRows()), ", expected at least 1");
   types.push_back(RankedTensorType::get(
       {int64_t(adaptor.getRows()), grad.getShape().back()},
       grad.getElementType()));

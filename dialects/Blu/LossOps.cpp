@@ -10,16 +10,15 @@ using namespace mlir;
 using namespace mlir::blu;
 
 /// C1 and C2: targets have the shape of the logits without the last dim.
-static LogicalResult checkTargets(std::optional<Location> loc, Value logits,
-                                  Value targets) {
+static LogicalResult checkTargets(InferSite site, Value logits, Value targets) {
   auto x = cast<RankedTensorType>(logits.getType());
   auto t = cast<RankedTensorType>(targets.getType());
   if (x.getRank() < 1)
-    return emitOptionalError(loc, "logits have rank 0, expected at least 1");
+    return emitInferError(site, "logits have rank 0, expected at least 1");
   if (!shapesMatch(x.getShape().drop_back(), t.getShape()))
-    return emitOptionalError(loc, "targets have shape ",
-                             shapeString(t.getShape()), ", expected ",
-                             shapeString(x.getShape().drop_back()));
+    return emitInferError(site, "targets have shape ",
+                          shapeString(t.getShape()), ", expected ",
+                          shapeString(x.getShape().drop_back()));
   return success();
 }
 
@@ -27,7 +26,8 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *,
                                                std::optional<Location> loc,
                                                Adaptor adaptor,
                                                SmallVectorImpl<Type> &types) {
-  if (failed(checkTargets(loc, adaptor.getLogits(), adaptor.getTargets())))
+  if (failed(checkTargets({loc, getOperationName()}, adaptor.getLogits(),
+                          adaptor.getTargets())))
     return failure();
   auto x = cast<RankedTensorType>(adaptor.getLogits().getType());
   bool perRow = adaptor.getReduction() == LossReduction::None;
@@ -63,15 +63,16 @@ LogicalResult
 CrossEntropyGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                      Adaptor adaptor,
                                      SmallVectorImpl<Type> &types) {
-  if (failed(checkTargets(loc, adaptor.getLogits(), adaptor.getTargets())))
+  if (failed(checkTargets({loc, getOperationName()}, adaptor.getLogits(),
+                          adaptor.getTargets())))
     return failure();
   auto grad = cast<RankedTensorType>(adaptor.getGrad().getType());
   auto targets = cast<RankedTensorType>(adaptor.getTargets().getType());
   if (grad.getRank() != 0 &&
       !shapesMatch(grad.getShape(), targets.getShape())) // C2
-    return emitOptionalError(loc, "cotangent has shape ",
-                             shapeString(grad.getShape()), ", targets have ",
-                             shapeString(targets.getShape()));
+    return emitInferError({loc, getOperationName()}, "cotangent has shape ",
+                          shapeString(grad.getShape()), ", targets have ",
+                          shapeString(targets.getShape()));
   types.push_back(adaptor.getLogits().getType());
   return success();
 }

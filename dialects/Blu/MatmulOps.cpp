@@ -24,13 +24,16 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *,
   RankedTensorType a = tensorType(adaptor.getLhs());
   RankedTensorType b = tensorType(adaptor.getRhs());
   if (a.getElementType() != b.getElementType()) // C1
-    return emitOptionalError(loc, "element types ", a.getElementType(), " and ",
-                             b.getElementType(), " differ");
-  if (a.getRank() == 0 || b.getRank() == 0)
-    return emitOptionalError(loc, "operand has rank 0, expected at least 1");
-  if ((a.getRank() == 1 && adaptor.getTransA()) ||
-      (b.getRank() == 1 && adaptor.getTransB()))
-    return emitOptionalError(loc, "operand of rank 1 is transposed");
+    return emitInferError({loc, getOperationName()}, "element types ",
+                          a.getElementType(), " and ", b.getElementType(),
+                          " differ");
+  for (auto [side, type, transposed] :
+       {std::tuple("lhs", a, bool(adaptor.getTransA())),
+        std::tuple("rhs", b, bool(adaptor.getTransB()))}) // C1
+    if (int64_t least = transposed ? 2 : 1; type.getRank() < least)
+      return emitInferError({loc, getOperationName()}, side, " has rank ",
+                            type.getRank(), ", expected at least ", least,
+                            transposed ? " to be transposed" : "");
   auto rows = [](RankedTensorType type, bool trans, bool isLhs) {
     int64_t rank = type.getRank();
     if (rank == 1) // a row on the left, a column on the right
@@ -46,8 +49,8 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *,
       return type.getRank() == 1 ? 0
                                  : type.getRank() - (isLhs != trans ? 1 : 2);
     };
-    return emitOptionalError(
-        loc, "contracting dims differ: lhs dim ",
+    return emitInferError(
+        {loc, getOperationName()}, "contracting dims differ: lhs dim ",
         contracted(a, adaptor.getTransA(), true), " is ", ka, ", rhs dim ",
         contracted(b, adaptor.getTransB(), false), " is ", kb);
   }
@@ -55,7 +58,8 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *,
       a.getShape().drop_back(std::min<int64_t>(a.getRank(), 2));
   ArrayRef<int64_t> batchB =
       b.getShape().drop_back(std::min<int64_t>(b.getRank(), 2));
-  auto shape = inferBroadcast(loc, {batchA, batchB}); // C3
+  auto shape =
+      inferBroadcast({loc, getOperationName()}, {batchA, batchB}); // C3
   if (failed(shape))
     return failure();
   if (a.getRank() > 1)
@@ -113,22 +117,24 @@ LogicalResult LinearOp::inferReturnTypes(MLIRContext *,
   RankedTensorType x = tensorType(adaptor.getInput());
   RankedTensorType w = tensorType(adaptor.getWeight());
   if (x.getElementType() != w.getElementType()) // C1
-    return emitOptionalError(loc, "input has element type ", x.getElementType(),
-                             ", weight has ", w.getElementType());
+    return emitInferError({loc, getOperationName()}, "input has element type ",
+                          x.getElementType(), ", weight has ",
+                          w.getElementType());
   if (x.getRank() < 1 || w.getRank() != 2)
-    return emitOptionalError(loc, "input has rank ", x.getRank(),
-                             " and weight ", w.getRank(),
-                             ", expected at least 1 and 2");
+    return emitInferError({loc, getOperationName()}, "input has rank ",
+                          x.getRank(), " and weight ", w.getRank(),
+                          ", expected at least 1 and 2");
   if (!extentsMatch(x.getShape().back(), w.getDimSize(1))) // C2
-    return emitOptionalError(loc, "contracting dims differ: input dim ",
-                             x.getRank() - 1, " is ", x.getShape().back(),
-                             ", weight dim 1 is ", w.getDimSize(1));
+    return emitInferError({loc, getOperationName()},
+                          "contracting dims differ: input dim ",
+                          x.getRank() - 1, " is ", x.getShape().back(),
+                          ", weight dim 1 is ", w.getDimSize(1));
   if (Value bias = adaptor.getBias()) { // C1, C3
     RankedTensorType type = tensorType(bias);
     if (type.getElementType() != x.getElementType() || type.getRank() != 1 ||
         !extentsMatch(type.getDimSize(0), w.getDimSize(0)))
-      return emitOptionalError(
-          loc, "bias has type ", type, ", expected ",
+      return emitInferError(
+          {loc, getOperationName()}, "bias has type ", type, ", expected ",
           RankedTensorType::get({w.getDimSize(0)}, x.getElementType()));
   }
   SmallVector<int64_t> shape(x.getShape());

@@ -64,6 +64,119 @@ std::optional<unsigned> ModelOp::findResult(StringRef name) {
   return std::nullopt;
 }
 
+void ModelOp::getAsmBlockArgumentNames(Region &region,
+                                       OpAsmSetValueNameFn setName) {
+  for (BlockArgument argument : region.getArguments())
+    if (argument.getArgNumber() < getNumArguments())
+      setName(argument, getArgumentName(argument.getArgNumber()));
+}
+
+namespace {
+/// A name in which some numbers run over a range: one range for each part `{i}`
+/// of `pattern`.
+struct NamePattern {
+  std::string pattern;
+  SmallVector<std::pair<int64_t, int64_t>, 2> ranges;
+
+  /// Adds what stands between two dots. A number is a range of one.
+  void append(StringRef part) {
+    int64_t number;
+    bool isNumber = !part.getAsInteger(10, number) && number >= 0 &&
+                    std::to_string(number) == part;
+    if (isNumber)
+      append("{i}", number, number + 1);
+    else
+      pattern += ("." + part).str();
+  }
+  void append(StringRef part, int64_t first, int64_t last) {
+    pattern += ("." + part).str();
+    ranges.emplace_back(first, last);
+  }
+  void appendName(StringRef name) {
+    for (StringRef part : llvm::split(name, '.'))
+      append(part);
+  }
+  /// True if some name fits both; `other` has the same pattern.
+  bool overlaps(const NamePattern &other) const {
+    return llvm::all_of(llvm::zip(ranges, other.ranges), [](auto pair) {
+      auto [a, b] = pair;
+      return a.first < b.second && b.first < a.second;
+    });
+  }
+};
+
+/// Names that were given out, by pattern.
+class NameTable {
+public:
+  /// The parameter that has taken a name of `name`, null if there is none.
+  ParamOp insert(const NamePattern &name, ParamOp param) {
+    auto &sharing = table[name.pattern];
+    for (auto &[other, owner] : sharing)
+      if (name.overlaps(other))
+        return owner;
+    sharing.emplace_back(name, param);
+    return nullptr;
+  }
+
+private:
+  llvm::StringMap<SmallVector<std::pair<NamePattern, ParamOp>, 1>> table;
+};
+} // namespace
+
+/// C3 and C4 of `blu.model`.
+static LogicalResult verifyParamNames(ModelOp model) {
+  NameTable names, exports;
+  auto report = [](ParamOp param, ParamOp first, StringRef what,
+                   StringRef name) {
+    InFlightDiagnostic diag = param.emitOpError()
+                              << what << " '" << name << "' is already taken";
+    diag.attachNote(first.getLoc()) << "by this parameter";
+    return WalkResult::interrupt();
+  };
+  WalkResult walk = model.getBody().walk([&](ParamOp param) -> WalkResult {
+    SmallVector<StackOp> stacks; // from the outermost
+    for (Operation *op = param->getParentOp(); op && op != model;
+         op = op->getParentOp())
+      if (auto stack = dyn_cast<StackOp>(op))
+        stacks.insert(stacks.begin(), stack);
+    NamePattern name;
+    std::string full;
+    for (StackOp stack : stacks) {
+      name.appendName(stack.getName());
+      name.append("{i}", stack.getFirst(), stack.getLast());
+      full += (stack.getName() + ".{i}.").str();
+    }
+    name.appendName(param.getName());
+    full += param.getName();
+    if (ParamOp first = names.insert(name, param))
+      return report(param, first, "name", full);
+
+    std::optional<StringRef> exported = param.getExportName();
+    if (!exported)
+      return WalkResult::advance();
+    NamePattern file;
+    bool hasIteration = false;
+    for (StringRef part : llvm::split(*exported, '.')) {
+      if (!stacks.empty() && part.contains("{i}")) {
+        file.append(part, stacks.back().getFirst(), stacks.back().getLast());
+        hasIteration = true;
+      } else {
+        file.append(part);
+      }
+    }
+    if (!stacks.empty() && stacks.back().getCount() > 1 && !hasIteration) {
+      param.emitOpError() << "is exported as '" << *exported << "' by "
+                          << stacks.back().getCount()
+                          << " iterations, expected '{i}' in the name";
+      return WalkResult::interrupt();
+    }
+    if (ParamOp first = exports.insert(file, param))
+      return report(param, first, "export name", *exported);
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
 LogicalResult ModelOp::verify() {
   if (getBody().empty())
     return emitOpError("expected a body");
@@ -95,23 +208,7 @@ LogicalResult ModelOp::verify() {
                            << getResultTypes()[*loss]
                            << ", expected a scalar of floats";
   }
-  // C3
-  llvm::StringMap<Location> params;
-  WalkResult walk = getBody().walk([&](ParamOp param) {
-    std::string full = param.getName().str();
-    for (Operation *op = param->getParentOp(); op && op != *this;
-         op = op->getParentOp())
-      if (auto stack = dyn_cast<StackOp>(op))
-        full = (stack.getName() + ".{i}." + full).str();
-    auto [it, inserted] = params.try_emplace(full, param.getLoc());
-    if (inserted)
-      return WalkResult::advance();
-    InFlightDiagnostic diag = param.emitOpError()
-                              << "'" << full << "' is already declared";
-    diag.attachNote(it->second) << "first declared here";
-    return WalkResult::interrupt();
-  });
-  return failure(walk.wasInterrupted());
+  return verifyParamNames(*this); // C3, C4
 }
 
 ParseResult StepOp::parse(OpAsmParser &parser, OperationState &result) {
@@ -170,6 +267,23 @@ void StepOp::print(OpAsmPrinter &p) {
   p.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
 
+void StepOp::getAsmBlockArgumentNames(Region &region,
+                                      OpAsmSetValueNameFn setName) {
+  for (BlockArgument argument : region.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    auto tensor = i < getNumArguments()
+                      ? getArgAttrOfType<DictionaryAttr>(i, "blu.tensor")
+                      : DictionaryAttr();
+    auto name = tensor ? tensor.getAs<StringAttr>("name") : StringAttr();
+    auto role = tensor ? tensor.getAs<StringAttr>("role") : StringAttr();
+    if (!name || !role)
+      continue;
+    bool isMoment = role == "moment1" || role == "moment2";
+    setName(argument, isMoment ? (role.getValue() + "." + name.getValue()).str()
+                               : name.str());
+  }
+}
+
 LogicalResult StepOp::verify() {
   if (getBody().empty())
     return emitOpError("expected a body");
@@ -207,8 +321,8 @@ LogicalResult StepOp::verify() {
                            << " expected either 'blu.tensor' or 'blu.donates'";
     if (!donates)
       continue;
-    uint64_t argument = donates.getInt();
-    if (argument >= getNumArguments())
+    int64_t argument = donates.getInt();
+    if (argument < 0 || argument >= int64_t(getNumArguments()))
       return emitOpError() << "result " << i << " donates argument " << argument
                            << ", but there are " << getNumArguments();
     if (!isState(roles[argument]))
@@ -259,6 +373,10 @@ LogicalResult ParamOp::verify() {
   return success();
 }
 
+void ParamOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getResult(), getName());
+}
+
 //===----------------------------------------------------------------------===//
 // Stacks
 //===----------------------------------------------------------------------===//
@@ -302,6 +420,18 @@ void StackOp::build(OpBuilder &builder, OperationState &state, StringRef name,
     block->addArgument(carry.getType(), carry.getLoc());
   for (Value slice : slices)
     block->addArgument(slicedType(slice.getType()), slice.getLoc());
+}
+
+void StackOp::getAsmBlockArgumentNames(Region &region,
+                                       OpAsmSetValueNameFn setName) {
+  if (region.getNumArguments())
+    setName(region.getArgument(0), "iteration");
+}
+
+void AccumulateOp::getAsmBlockArgumentNames(Region &region,
+                                            OpAsmSetValueNameFn setName) {
+  if (region.getNumArguments())
+    setName(region.getArgument(0), "microbatch");
 }
 
 /// Parses `keyword(%a = %x, …)` if it is there.
@@ -435,9 +565,10 @@ void StackOp::print(OpAsmPrinter &p) {
 }
 
 LogicalResult StackOp::verify() {
-  if (int64_t(getFirst()) >= int64_t(getLast())) // C1
-    return emitOpError() << "runs from " << getFirst() << " to " << getLast()
-                         << ", expected at least one iteration";
+  int64_t first = getFirst(), last = getLast();
+  if (first < 0 || first >= last) // C1
+    return emitOpError() << "runs from " << first << " to " << last
+                         << ", expected at least one iteration from 0 up";
   for (auto [i, slice] : llvm::enumerate(getSlices())) { // C2
     auto type = cast<RankedTensorType>(slice.getType());
     if (type.getRank() == 0 || type.getDimSize(0) != getCount())

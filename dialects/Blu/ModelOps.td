@@ -8,12 +8,14 @@
 #define BLU_MODEL_OPS_TD
 
 include "BluAttrs.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/CallInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
 
 class Blu_FunctionOp<string mnemonic> : Blu_Op<mnemonic, [
-    FunctionOpInterface, IsolatedFromAbove, Symbol]> {
+    FunctionOpInterface, IsolatedFromAbove, Symbol,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -43,6 +45,7 @@ def Blu_ModelOp : Blu_FunctionOp<"model"> {
     - C1: every argument and result has a `blu.name`, unique on its side.
     - C2: a result named `loss` is a float scalar.
     - C3: names of parameters are unique, stacks expanded.
+    - C4: so are the names under which they are exported.
     Example:
     ```mlir
     blu.model @affine(%x: tensor<?x4xf32> {blu.name = "x"}, %t: tensor<?xi32> {blu.name = "target"})
@@ -103,6 +106,11 @@ def Blu_StepOp : Blu_FunctionOp<"step"> {
 def Blu_ReturnOp : Blu_Op<"return", [Pure, Terminator,
     ParentOneOf<["ModelOp", "StepOp"]>]> {
   let summary = "results of a model or step";
+  let description = [{
+    Constraints:
+    - C1: values have the result types of the op around it.
+    Example: `blu.return %loss, %logits : tensor<f32>, tensor<8x10xf32>`
+  }];
   let arguments = (ins Variadic<Blu_Tensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let hasVerifier = 1;
@@ -111,22 +119,32 @@ def Blu_ReturnOp : Blu_Op<"return", [Pure, Terminator,
 def Blu_YieldOp : Blu_Op<"yield", [Pure, Terminator,
     ParentOneOf<["StackOp", "CheckpointOp", "AccumulateOp"]>]> {
   let summary = "results of one run of a region";
+  let description = [{
+    Constraints:
+    - C1: it ends a region of `blu.stack`, `blu.checkpoint` or `blu.accumulate`,
+      which say how many values of which types.
+    Example: `blu.yield %next : tensor<8x64xf32>`
+  }];
   let arguments = (ins Variadic<Blu_Tensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
-def Blu_ParamOp : Blu_Op<"param", [Pure]> {
+def Blu_ParamOp : Blu_Op<"param", [MemoryEffects<[MemRead]>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a parameter of the model";
   let description = [{
     Inside a stack each iteration has its own, of name
     `STACK.ITERATION.NAME`. `decay` and `no_decay` say whether weight decay applies;
     by default it does to parameters of two or more dims. `export` is the name in
     weight files, `{i}` standing for the iteration; with `transpose` they hold the
-    matrix transposed.
+    matrix transposed. Reading state is its effect: parameters that look the same,
+    one in a stack and one above it, are never merged.
     Constraints:
     - C1: the name is not empty; the type is static and of floats.
     - C2: `decay` and `no_decay` exclude each other.
     - C3: `transpose` needs a rank of 2.
+    Gradient: none, it has no operand; the cotangent of its result is what the
+    optimizer gets.
     Example: `%w = blu.param "fc.weight" init(#blu.normal<0.0, 0.02>) export("h.{i}.mlp.c_fc.weight" transpose) : tensor<256x64xf32>`
   }];
   let arguments = (ins StrAttr:$name, Blu_InitAttr:$init,
@@ -148,7 +166,8 @@ def Blu_ParamOp : Blu_Op<"param", [Pure]> {
 }
 
 def Blu_StackOp : Blu_Op<"stack", [
-    AttrSizedOperandSegments, RecursiveMemoryEffects, SingleBlock]> {
+    AttrSizedOperandSegments, RecursiveMemoryEffects, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "a region repeated, with parameters of its own for each iteration";
   let description = [{
     Runs the body once for each iteration `first` … `last - 1` (`reverse`: from the
@@ -162,7 +181,7 @@ def Blu_StackOp : Blu_Op<"stack", [
     collections appear when the stack is differentiated and its parameters become
     state. A stack stays rolled to the end.
     Constraints:
-    - C1: first < last.
+    - C1: 0 ≤ first < last.
     - C2: a stacked operand has a dim 0 of last - first.
     - C3: carried operands, arguments, yielded values and results agree in type.
     - C4: a collection has the type of the yielded value with a new dim 0 of
@@ -242,7 +261,8 @@ def Blu_CheckpointOp : Blu_Op<"checkpoint", [
 }
 
 def Blu_AccumulateOp : Blu_Op<"accumulate", [
-    RecursiveMemoryEffects, SingleBlock]> {
+    RecursiveMemoryEffects, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
   let summary = "sums over microbatches";
   let description = [{
     Runs the body `count` times, on element k of each stacked operand the k-th

@@ -16,23 +16,23 @@ using namespace mlir::blu;
 //===----------------------------------------------------------------------===//
 
 /// C1 and C2 of both ops.
-static LogicalResult checkLayerNorm(std::optional<Location> loc, Value input,
-                                    ValueRange vectors, double eps) {
+static LogicalResult
+checkLayerNorm(InferSite site, Value input,
+               ArrayRef<std::pair<StringRef, Value>> vectors, double eps) {
   auto x = cast<RankedTensorType>(input.getType());
   if (x.getRank() < 1)
-    return emitOptionalError(loc, "input has rank 0, expected at least 1");
+    return emitInferError(site, "input has rank 0, expected at least 1");
   auto expected =
       RankedTensorType::get({x.getShape().back()}, x.getElementType());
-  for (Value vector : vectors) {
+  for (auto [name, vector] : vectors) {
     auto type = cast<RankedTensorType>(vector.getType());
     if (type.getElementType() != x.getElementType() || type.getRank() != 1 ||
         !extentsMatch(type.getDimSize(0), x.getShape().back()))
-      return emitOptionalError(loc, "weight or bias has type ", type,
-                               ", expected ", expected);
+      return emitInferError(site, name, " has type ", type, ", expected ",
+                            expected);
   }
   if (!(eps > 0) || !std::isfinite(eps))
-    return emitOptionalError(loc, "eps is ", eps,
-                             ", expected a positive number");
+    return emitInferError(site, "eps is ", eps, ", expected a positive number");
   return success();
 }
 
@@ -41,9 +41,10 @@ LogicalResult LayerNormOp::inferReturnTypes(MLIRContext *,
                                             Adaptor adaptor,
                                             SmallVectorImpl<Type> &types) {
   types.push_back(adaptor.getInput().getType());
-  return checkLayerNorm(loc, adaptor.getInput(),
-                        {adaptor.getWeight(), adaptor.getBias()},
-                        adaptor.getEps().convertToDouble());
+  return checkLayerNorm(
+      {loc, getOperationName()}, adaptor.getInput(),
+      {{"weight", adaptor.getWeight()}, {"bias", adaptor.getBias()}},
+      adaptor.getEps().convertToDouble());
 }
 
 LogicalResult LayerNormGradOp::inferReturnTypes(MLIRContext *,
@@ -53,10 +54,11 @@ LogicalResult LayerNormGradOp::inferReturnTypes(MLIRContext *,
   types.push_back(adaptor.getInput().getType());
   types.append(2, adaptor.getWeight().getType());
   if (adaptor.getGrad().getType() != adaptor.getInput().getType()) // C1
-    return emitOptionalError(loc, "cotangent has type ",
-                             adaptor.getGrad().getType(), ", the input has ",
-                             adaptor.getInput().getType());
-  return checkLayerNorm(loc, adaptor.getInput(), adaptor.getWeight(),
+    return emitInferError({loc, getOperationName()}, "cotangent has type ",
+                          adaptor.getGrad().getType(), ", the input has ",
+                          adaptor.getInput().getType());
+  return checkLayerNorm({loc, getOperationName()}, adaptor.getInput(),
+                        {{"weight", adaptor.getWeight()}},
                         adaptor.getEps().convertToDouble());
 }
 

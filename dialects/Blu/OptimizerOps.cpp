@@ -14,13 +14,14 @@ LogicalResult GlobalNormOp::inferReturnTypes(MLIRContext *,
                                              Adaptor adaptor,
                                              SmallVectorImpl<Type> &types) {
   if (adaptor.getInputs().empty()) // C1
-    return emitOptionalError(loc, "has no operands, expected at least one");
+    return emitInferError({loc, getOperationName()},
+                          "has no operands, expected at least one");
   Type element;
   for (Value input : adaptor.getInputs()) {
     Type type = cast<RankedTensorType>(input.getType()).getElementType();
     if (element && type != element) // C1
-      return emitOptionalError(loc, "element types ", element, " and ", type,
-                               " differ");
+      return emitInferError({loc, getOperationName()}, "element types ",
+                            element, " and ", type, " differ");
     element = type;
   }
   types.push_back(RankedTensorType::get({}, element));

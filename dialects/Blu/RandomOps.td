@@ -14,11 +14,14 @@ def Blu_DropoutOp : Blu_Op<"dropout", [Pure, Blu_Differentiable,
   let summary = "zero elements at random, scale up the rest";
   let description = [{
     `y = u(key, i) ≥ rate ? x/(1 - rate) : 0` for the element of row-major index
-    i. u is uniform in [0, 1): the low 24 bits of `mix(mix(key) + i)`, times 2^-24,
-    with mix the finaliser of SplitMix64 (Steele et al., OOPSLA 2014). Without a
-    key (in a model file) the op marks where dropout belongs: the train program
-    gives it a key, all others drop it. At rate 0 it folds to its input, so the
-    rate of markers is set before anything is simplified.
+    i. u is uniform in [0, 1): the low 24 bits of `mix(mix(key) + i)`, times 2^-24.
+    mix is a step of SplitMix64 (Steele et al., OOPSLA 2014) from the state x,
+    modulo 2^64: `z = x + 0x9E3779B97F4A7C15`; `z = (z ^ z>>30) ·
+    0xBF58476D1CE4E5B9`; `z = (z ^ z>>27) · 0x94D049BB133111EB`; `mix(x) = z ^
+    z>>31`, so that mix(0) = 0xE220A8397B1DCDAF. Without a key (in a model file)
+    the op marks where dropout belongs and passes x on: the train program gives it
+    a key, all others drop it. At rate 0 it folds to its input, so the rate of
+    markers is set before anything is simplified.
     Constraints:
     - C1: the result has the operand's type.
     - C2: 0 ≤ rate < 1.
@@ -38,8 +41,9 @@ def Blu_DropoutOp : Blu_Op<"dropout", [Pure, Blu_Differentiable,
 def Blu_RandomKeyOp : Blu_Op<"random_key", [Pure]> {
   let summary = "the key of one use of random numbers";
   let description = [{
-    `key = mix(mix(mix(mix(seed) + step) + site) + iteration)`: different for each
-    seed, step, place in the model and iteration of the stack around it.
+    `key = mix(mix(mix(mix(seed) + step) + site) + iteration)`, mix as for
+    `blu.dropout`, iteration 0 where there is none: different for each seed, step,
+    place in the model and iteration of the stack around it.
     Constraints:
     - C1: all operands are i64 scalars.
     Gradient: none, the result is an integer.

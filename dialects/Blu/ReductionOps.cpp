@@ -9,17 +9,17 @@
 using namespace mlir;
 using namespace mlir::blu;
 
-static LogicalResult inferReduction(std::optional<Location> loc, Value input,
+static LogicalResult inferReduction(InferSite site, Value input,
                                     ArrayRef<int64_t> dims, bool keepDims,
                                     SmallVectorImpl<Type> &types) {
   auto type = cast<RankedTensorType>(input.getType());
   for (auto [i, dim] : llvm::enumerate(dims)) { // C1
     if (dim < 0 || dim >= type.getRank())
-      return emitOptionalError(loc, "reduces dim ", dim,
-                               ", the input has rank ", type.getRank());
+      return emitInferError(site, "reduces dim ", dim, ", the input has rank ",
+                            type.getRank());
     if (i && dim <= dims[i - 1])
-      return emitOptionalError(loc, "reduced dims ", dims[i - 1], ", ", dim,
-                               " are not in ascending order");
+      return emitInferError(site, "reduced dims ", dims[i - 1], ", ", dim,
+                            " are not in ascending order");
   }
   SmallVector<int64_t> shape;
   for (int64_t i = 0; i < type.getRank(); ++i) {
@@ -36,8 +36,8 @@ static LogicalResult inferReduction(std::optional<Location> loc, Value input,
   LogicalResult OP::inferReturnTypes(                                          \
       MLIRContext *, std::optional<Location> loc, Adaptor adaptor,             \
       SmallVectorImpl<Type> &types) {                                          \
-    return inferReduction(loc, adaptor.getInput(), adaptor.getDims(),          \
-                          adaptor.getKeepDims(), types);                       \
+    return inferReduction({loc, getOperationName()}, adaptor.getInput(),       \
+                          adaptor.getDims(), adaptor.getKeepDims(), types);    \
   }
 BLU_INFER_REDUCTION(ReduceSumOp)
 BLU_INFER_REDUCTION(ReduceMeanOp)

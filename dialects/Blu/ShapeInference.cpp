@@ -12,13 +12,29 @@ using namespace mlir;
 using namespace mlir::blu;
 
 std::string blu::shapeString(ArrayRef<int64_t> shape) {
-  return llvm::join(llvm::map_range(shape,
-                                    [](int64_t extent) {
-                                      return ShapedType::isDynamic(extent)
-                                                 ? std::string("?")
-                                                 : std::to_string(extent);
-                                    }),
-                    "x");
+  return llvm::join(llvm::map_range(shape, extentString), "x");
+}
+
+std::string blu::extentString(int64_t extent) {
+  return ShapedType::isDynamic(extent) ? "?" : std::to_string(extent);
+}
+
+LogicalResult blu::verifyInferredTypes(Operation *op) {
+  SmallVector<Type> types;
+  if (failed(cast<InferTypeOpInterface>(op).inferReturnTypes(
+          op->getContext(), op->getLoc(), op->getOperands(),
+          op->getRawDictionaryAttrs(), op->getPropertiesStorage(),
+          op->getRegions(), types)))
+    return failure();
+  if (types.size() != op->getNumResults())
+    return op->emitOpError() << "has " << op->getNumResults()
+                             << " results, expected " << types.size();
+  for (auto [i, pair] : llvm::enumerate(llvm::zip(op->getResultTypes(), types)))
+    if (std::get<0>(pair) != std::get<1>(pair))
+      return op->emitOpError()
+             << "result " << i << " has type " << std::get<0>(pair)
+             << ", expected " << std::get<1>(pair);
+  return success();
 }
 
 bool blu::extentsMatch(int64_t a, int64_t b) {
@@ -32,8 +48,7 @@ bool blu::shapesMatch(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
 }
 
 FailureOr<SmallVector<int64_t>>
-blu::inferBroadcast(std::optional<Location> loc,
-                    ArrayRef<ArrayRef<int64_t>> shapes) {
+blu::inferBroadcast(InferSite site, ArrayRef<ArrayRef<int64_t>> shapes) {
   SmallVector<int64_t> result;
   for (ArrayRef<int64_t> shape : shapes) {
     if (shape.size() > result.size())
@@ -44,10 +59,10 @@ blu::inferBroadcast(std::optional<Location> loc,
       if (known == 1 || (ShapedType::isDynamic(known) && extent != 1))
         known = extent;
       else if (!extentsMatch(known, extent) && extent != 1)
-        return emitOptionalError(loc, "shapes ", shapeString(shapes.front()),
-                                 " and ", shapeString(shape),
-                                 " do not broadcast: extents ", known, " and ",
-                                 extent, " differ and neither is 1");
+        return emitInferError(site, "shapes ", shapeString(shapes.front()),
+                              " and ", shapeString(shape),
+                              " do not broadcast: extents ", known, " and ",
+                              extent, " differ and neither is 1");
     }
   }
   return result;

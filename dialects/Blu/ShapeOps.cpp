@@ -27,16 +27,17 @@ LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *,
   for (auto [i, entry] : llvm::enumerate(adaptor.getShape())) { // C1
     if (entry == -1) {
       if (rest)
-        return emitOptionalError(loc, "entries ", *rest, " and ", i,
-                                 " of the shape are both -1");
+        return emitInferError({loc, getOperationName()}, "entries ", *rest,
+                              " and ", i, " of the shape are both -1");
       rest = i;
     } else if (entry < 0) {
-      return emitOptionalError(loc, "entry ", i, " of the shape is ", entry,
-                               ", expected at least -1");
+      return emitInferError({loc, getOperationName()}, "entry ", i,
+                            " of the shape is ", entry,
+                            ", expected at least -1");
     } else if (entry == 0 && int64_t(i) >= input.getRank()) {
-      return emitOptionalError(loc, "entry ", i,
-                               " of the shape is 0, the input has rank ",
-                               input.getRank());
+      return emitInferError({loc, getOperationName()}, "entry ", i,
+                            " of the shape is 0, the input has rank ",
+                            input.getRank());
     }
     shape.push_back(entry == 0 ? input.getDimSize(i) : entry);
   }
@@ -59,15 +60,17 @@ LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *,
       shape[*rest] = ShapedType::kDynamic;
     } else {
       if (denominator == 0 || numerator % denominator != 0) // C2
-        return emitOptionalError(loc, "input of shape ",
-                                 shapeString(input.getShape()),
-                                 " does not divide into the shape asked for");
+        return emitInferError({loc, getOperationName()}, "input of shape ",
+                              shapeString(input.getShape()), " leaves ",
+                              numerator, " elements for entry ", *rest,
+                              ", expected a multiple of ", denominator);
       shape[*rest] = numerator / denominator;
     }
   } else if (known && numerator != denominator) { // C2
-    return emitOptionalError(
-        loc, "input of shape ", shapeString(input.getShape()),
-        " does not have as many elements as shape ", shapeString(shape));
+    return emitInferError({loc, getOperationName()}, "input of shape ",
+                          shapeString(input.getShape()),
+                          " has not as many elements as shape ",
+                          shapeString(shape));
   }
   types.push_back(RankedTensorType::get(shape, input.getElementType()));
   return success();
@@ -111,8 +114,9 @@ LogicalResult TransposeOp::inferReturnTypes(MLIRContext *,
     if (dim >= 0 && dim < input.getRank())
       seen.set(dim);
   if (int64_t(permutation.size()) != input.getRank() || !seen.all()) // C1
-    return emitOptionalError(loc, "expected a permutation of the ",
-                             input.getRank(), " dims");
+    return emitInferError({loc, getOperationName()},
+                          "expected a permutation of the ", input.getRank(),
+                          " dims, got [", permutation, "]");
   SmallVector<int64_t> shape;
   for (int64_t dim : permutation)
     shape.push_back(input.getDimSize(dim));
@@ -168,11 +172,11 @@ LogicalResult BroadcastOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
 // slice, split, concat
 //===----------------------------------------------------------------------===//
 
-static LogicalResult checkDim(std::optional<Location> loc, int64_t dim,
+static LogicalResult checkDim(InferSite site, int64_t dim,
                               RankedTensorType type) {
   if (dim < 0 || dim >= type.getRank())
-    return emitOptionalError(loc, "dim is ", dim, ", the input has rank ",
-                             type.getRank());
+    return emitInferError(site, "dim is ", dim, ", the input has rank ",
+                          type.getRank());
   return success();
 }
 
@@ -191,14 +195,14 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *,
   RankedTensorType input = tensorType(adaptor.getInput());
   int64_t dim = adaptor.getDim(), start = adaptor.getStart(),
           size = adaptor.getSize();
-  if (failed(checkDim(loc, dim, input))) // C1
+  if (failed(checkDim({loc, getOperationName()}, dim, input))) // C1
     return failure();
   int64_t extent = input.getDimSize(dim);
   if (start < 0 || size < 1 ||
-      (!ShapedType::isDynamic(extent) && start + size > extent)) // C2
-    return emitOptionalError(loc, "range of ", size, " from ", start,
-                             " does not lie within dim ", dim, " of extent ",
-                             extent);
+      (!ShapedType::isDynamic(extent) && size > extent - start)) // C2
+    return emitInferError({loc, getOperationName()}, "range of ", size,
+                          " from ", start, " does not lie within dim ", dim,
+                          " of extent ", extentString(extent));
   types.push_back(withDim(input, dim, size));
   return success();
 }
@@ -232,20 +236,21 @@ LogicalResult SplitOp::inferReturnTypes(MLIRContext *,
                                         Adaptor adaptor,
                                         SmallVectorImpl<Type> &types) {
   RankedTensorType input = tensorType(adaptor.getInput());
-  if (failed(checkDim(loc, adaptor.getDim(), input))) // C1
+  if (failed(
+          checkDim({loc, getOperationName()}, adaptor.getDim(), input))) // C1
     return failure();
   int64_t sum = 0;
   for (int64_t size : adaptor.getSizes()) {
     if (size < 1)
-      return emitOptionalError(loc, "part of size ", size,
-                               ", expected at least 1");
+      return emitInferError({loc, getOperationName()}, "part of size ", size,
+                            ", expected at least 1");
     sum += size;
     types.push_back(withDim(input, adaptor.getDim(), size));
   }
   int64_t extent = input.getDimSize(adaptor.getDim());
   if (adaptor.getSizes().empty() || !extentsMatch(sum, extent)) // C2
-    return emitOptionalError(loc, "parts add up to ", sum, ", dim ",
-                             int64_t(adaptor.getDim()), " is ", extent);
+    return emitInferError({loc, getOperationName()}, "parts add up to ", sum,
+                          ", dim ", int64_t(adaptor.getDim()), " is ", extent);
   return success();
 }
 
@@ -267,22 +272,24 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *,
                                          Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   if (adaptor.getParts().empty()) // C1
-    return emitOptionalError(loc, "has no parts, expected at least one");
+    return emitInferError({loc, getOperationName()},
+                          "has no parts, expected at least one");
   RankedTensorType first = tensorType(adaptor.getParts().front());
   int64_t dim = adaptor.getDim(), sum = 0;
-  if (failed(checkDim(loc, dim, first)))
+  if (failed(checkDim({loc, getOperationName()}, dim, first)))
     return failure();
   for (auto [i, part] : llvm::enumerate(adaptor.getParts())) {
     RankedTensorType type = tensorType(part);
     if (type.getElementType() != first.getElementType() ||
         type.getRank() != first.getRank()) // C1
-      return emitOptionalError(loc, "part ", i, " has type ", type,
-                               ", the first has ", first);
+      return emitInferError({loc, getOperationName()}, "part ", i, " has type ",
+                            type, ", the first has ", first);
     for (int64_t d = 0; d < type.getRank(); ++d)
       if (d != dim && !extentsMatch(type.getDimSize(d), first.getDimSize(d)))
-        return emitOptionalError(loc, "part ", i, " has dim ", d, " of ",
-                                 type.getDimSize(d), ", the first has ",
-                                 first.getDimSize(d)); // C2
+        return emitInferError({loc, getOperationName()}, "part ", i,
+                              " has dim ", d, " of ", type.getDimSize(d),
+                              ", the first has ",
+                              first.getDimSize(d)); // C2
     sum = type.isDynamicDim(dim) || ShapedType::isDynamic(sum)
               ? ShapedType::kDynamic
               : sum + type.getDimSize(dim);
@@ -312,7 +319,7 @@ LogicalResult PositionsOp::inferReturnTypes(MLIRContext *context,
                                             Adaptor adaptor,
                                             SmallVectorImpl<Type> &types) {
   RankedTensorType like = tensorType(adaptor.getLike());
-  if (failed(checkDim(loc, adaptor.getDim(), like))) // C1
+  if (failed(checkDim({loc, getOperationName()}, adaptor.getDim(), like))) // C1
     return failure();
   types.push_back(RankedTensorType::get({like.getDimSize(adaptor.getDim())},
                                         IntegerType::get(context, 32)));

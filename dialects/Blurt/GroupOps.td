@@ -145,6 +145,10 @@ def Blurt_ReduceOp : Blurt_Op<"reduce", [
   let arguments = (ins Blurt_ReduceKind:$kind, AnyTypeOf<[F64, F32, I64]>:$value);
   let results = (outs AnyTypeOf<[F64, F32, I64]>:$result);
   let assemblyFormat = "$kind $value attr-dict `:` type($value)";
+  let builders = [
+    OpBuilder<(ins "::mlir::blurt::ReduceKind":$kind, "::mlir::Value":$value), [{
+      build($_builder, $_state, value.getType(), kind, value);
+    }]>];
 }
 
 def Blurt_IndexOp : Blurt_Op<"index", [Pure, HasParent<"GroupOp">]> {
@@ -156,6 +160,10 @@ def Blurt_IndexOp : Blurt_Op<"index", [Pure, HasParent<"GroupOp">]> {
   let arguments = (ins I64Attr:$dim);
   let results = (outs I64:$result);
   let assemblyFormat = "$dim attr-dict `:` type($result)";
+  let builders = [
+    OpBuilder<(ins "int64_t":$dim), [{
+      build($_builder, $_state, $_builder.getI64Type(), dim);
+    }]>];
   let hasVerifier = 1;
 }
 

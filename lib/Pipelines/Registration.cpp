@@ -8,6 +8,9 @@
 
 #include "blutrain/Autodiff/Passes.h"
 #include "blutrain/Codegen/Passes.h"
+#include "blutrain/Conversion/Passes.h"
+#include "blutrain/Pipelines/Passes.h"
+#include "blutrain/Pipelines/Stages.h"
 #include "blutrain/Transforms/Passes.h"
 
 #include "Blu/Blu.h"
@@ -31,7 +34,11 @@ void blutrain::registerDialects(DialectRegistry &registry) {
 void blutrain::registerPasses() {
   registerTransformsPasses();
   registerAutodiffPasses();
+  registerConversionPasses();
+  registerFuseStagePipeline();
   registerBluTrainTransformsPasses();
   blurt::registerCodegenPasses();
   blurt::registerCodegenPipelines();
+  registerStagePasses();
+  registerStagePipelines();
 }

@@ -145,7 +145,7 @@ int main(int argc, char **argv) {
         << llvm::toString(std::move(error)) << '\n';
     return 1;
   };
-  mlir::MLIRContext mlirContext;
+  mlir::MLIRContext mlirContext(mlir::MLIRContext::Threading::DISABLED);
   llvm::Expected<Module> module = buildModule(mlirContext);
   if (!module)
     return fail(module.takeError());
