@@ -152,7 +152,7 @@ Value GroupEmitter::loadLanes(const Operand &operand, Value pointer,
   if (!access.gather)
     return b.loadVector(operand.element, pointer, access.stride, point.lanes);
   Type scalar = GroupOp::getScalarType(operand.element);
-  return b.gather(scalar, point.lanes, [&](Value lane) {
+  return b.gather(scalar, point.lanes, /*unroll=*/false, [&](Value lane) {
     Value offset = vectorOffset(operand, b.add(point.vectorStart, lane));
     return b.loadScalar(operand.element,
                         b.advance(operand.element, pointer, offset));
@@ -283,7 +283,8 @@ Value GroupEmitter::loadTable(LoadOp load, Varies varies, Point &point,
   if (!(varies & kVector))
     return loadAt([](Value index) { return index; });
   return b.gather(
-      GroupOp::getScalarType(element), point.lanes, [&](Value lane) {
+      GroupOp::getScalarType(element), point.lanes, /*unroll=*/false,
+      [&](Value lane) {
         return loadAt([&](Value index) -> Value {
           if (!isa<VectorType>(index.getType()))
             return index;

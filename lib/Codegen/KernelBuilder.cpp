@@ -260,7 +260,7 @@ Value KernelBuilder::loadVector(Type element, Value pointer, int64_t stride,
                                       fill,
                                       getElementBytes(element));
   }
-  return gather(scalar, lanes, [&](Value lane) {
+  return gather(scalar, lanes, /*unroll=*/true, [&](Value lane) {
     return loadScalar(element, advance(element, pointer, mul(lane, stride)));
   });
 }
@@ -301,11 +301,11 @@ void KernelBuilder::storeVector(Type element, Value value, Value pointer,
   });
 }
 
-Value KernelBuilder::gather(Type scalar, const Lanes &lanes,
+Value KernelBuilder::gather(Type scalar, const Lanes &lanes, bool unroll,
                             llvm::function_ref<Value(Value)> body) {
   VectorType type = getLaneType(scalar);
   Value fill = constant(type, isa<FloatType>(scalar) ? 0 : 1);
-  if (!lanes.mask) {
+  if (!lanes.mask && unroll) {
     Value result = fill;
     for (int64_t lane = 0; lane < kLanes; ++lane)
       result = vector::InsertOp::create(*this, body(i64(lane)), result, lane);
@@ -316,8 +316,9 @@ Value KernelBuilder::gather(Type scalar, const Lanes &lanes,
   auto widen = [&](Value value) -> Value {
     return isBool ? truncate(scalar, value) : value;
   };
-  LLVM::StoreOp::create(*this, widen(fill), buffer, 64);
-  scf::ForOp lane = loop(i64(0), lanes.count, 1);
+  if (lanes.mask)
+    LLVM::StoreOp::create(*this, widen(fill), buffer, 64);
+  scf::ForOp lane = loop(i64(0), lanes.mask ? lanes.count : i64(kLanes), 1);
   atEnd(lane.getBody(), [&] {
     Value piece = body(lane.getInductionVar());
     LLVM::StoreOp::create(*this, widen(piece),
@@ -367,6 +368,7 @@ Lanes KernelBuilder::lanes(Value count) {
   auto constantCount = getConstant(count);
   if (constantCount && *constantCount >= kLanes)
     return {};
+  count = min(count, i64(kLanes));
   // Compared as i32: masks of 4-byte lanes are the common case.
   SmallVector<int32_t> values;
   for (int32_t lane = 0; lane < kLanes; ++lane)
