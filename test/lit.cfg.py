@@ -30,6 +30,8 @@ if long_tier:
     config.available_features.add("long")
 if config.blutrain_has_cuda:
     config.available_features.add("cuda-toolkit")
+if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
+    config.available_features.add("bt-compile")
 
 supported, reason = lit.util.killProcessAndChildrenIsSupported()
 if not supported:
@@ -59,3 +61,4 @@ for directory, tools in (
         config.substitutions.append((pattern, os.path.join(directory, tool)))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%models", config.blutrain_models_dir))
+config.substitutions.append(("%tools", config.blutrain_tools_dir))

@@ -24,11 +24,11 @@ packages=(
   # build
   cmake ninja-build ccache g++ git
   # GEMM libraries of the CPU target
-  libopenblas-dev libdnnl-dev
+  libopenblas-pthread-dev
   # flags and JSON of the runtime and tools
   nlohmann-json3-dev libcli11-dev
-  # tests; lit needs psutil for its time-outs
-  libgtest-dev libgmock-dev python3 python3-psutil shellcheck
+  # tests; lit needs psutil for its time-outs, the numeric tests numpy
+  libgtest-dev libgmock-dev python3 python3-psutil python3-numpy shellcheck
   # the quickstart's text
   bible-kjv bible-kjv-text
 )

@@ -98,14 +98,8 @@ struct AppendOptimizer
 
   /// State beside parameter `param`, stacked as that is.
   unsigned addMoment(StepOp step, unsigned param, StringRef role) {
-    auto info = step.getArgAttrOfType<DictionaryAttr>(param, "blu.tensor");
-    NamedAttrList moment(
-        tensorInfo(&getContext(), argumentName(step, param), role));
-    for (StringRef key : {"stack_count", "stack_first", "export", "transpose"})
-      if (Attribute value = info.get(key))
-        moment.set(key, value);
-    addArgument(step, step.getArgument(param).getType(),
-                moment.getDictionary(&getContext()));
+    Value argument = step.getArgument(param);
+    addArgument(step, argument.getType(), likeParameter(step, argument, role));
     return step.getNumArguments() - 1;
   }
 };

@@ -40,12 +40,9 @@ struct DifferentiateLoss
     if (!loss)
       return step.emitOpError("has no output 'loss' to differentiate");
     SmallVector<Value> params;
-    SmallVector<std::string> names;
     for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i)
-      if (argumentRole(step, i) == "param") {
+      if (argumentRole(step, i) == "param")
         params.push_back(step.getArgument(i));
-        names.push_back(argumentName(step, i).str());
-      }
     OpBuilder b(step.getTerminator());
     GradBuilder gb(b, loss.getLoc());
     if (microbatches > 1) {
@@ -62,8 +59,11 @@ struct DifferentiateLoss
             *step.getBodyBlock(), loss, seed, params,
             recompute == "cheap" ? Recompute::Cheap : Recompute::Views, grads)))
       return failure();
-    for (auto [name, grad] : llvm::zip(names, grads))
-      addOutput(step, grad, name, "gradient");
+    Builder attrs(step.getContext());
+    for (auto [param, grad] : llvm::zip(params, grads))
+      addResult(step, grad,
+                attrs.getNamedAttr("blu.tensor",
+                                   likeParameter(step, param, "gradient")));
     return success();
   }
 };

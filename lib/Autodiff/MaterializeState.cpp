@@ -45,6 +45,18 @@ StringRef blutrain::argumentRole(StepOp step, unsigned i) {
                     "role");
 }
 
+DictionaryAttr blutrain::likeParameter(StepOp step, Value parameter,
+                                       StringRef role) {
+  unsigned number = cast<BlockArgument>(parameter).getArgNumber();
+  auto info = step.getArgAttrOfType<DictionaryAttr>(number, "blu.tensor");
+  NamedAttrList like(
+      tensorInfo(step.getContext(), argumentName(step, number), role));
+  for (StringRef key : {"stack_count", "stack_first", "export", "transpose"})
+    if (Attribute value = info.get(key))
+      like.set(key, value);
+  return like.getDictionary(step.getContext());
+}
+
 Value blutrain::findArgument(StepOp step, StringRef role, StringRef name) {
   for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i)
     if (argumentRole(step, i) == role && argumentName(step, i) == name)

@@ -121,7 +121,7 @@ static void cloneBody(OpBuilder &b, GroupOp group, const MergePlan &plan,
 
 static void eraseDeadViews(Value value) {
   Operation *op = value.getDefiningOp();
-  while (op && isView(op) && op->use_empty()) {
+  while (op && isViewOp(op) && op->use_empty()) {
     Value source = op->getOperand(0);
     op->erase();
     op = source.getDefiningOp();

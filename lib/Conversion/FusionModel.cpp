@@ -124,7 +124,7 @@ Value blutrain::stripReshapes(Value value) {
   return value;
 }
 
-bool blutrain::isView(Operation *op) {
+bool blutrain::isViewOp(Operation *op) {
   return isa<blurt::ReshapeOp, blurt::TransposeOp>(op);
 }
 
@@ -149,7 +149,7 @@ bool blutrain::hasOtherReaders(Value value, GroupOp reader) {
     Operation *owner = use.getOwner();
     if (owner == reader)
       return use.getOperandNumber() >= reader.getInputs().size();
-    return !isView(owner) || hasOtherReaders(owner->getResult(0), reader);
+    return !isViewOp(owner) || hasOtherReaders(owner->getResult(0), reader);
   });
 }
 

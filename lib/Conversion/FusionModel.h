@@ -113,7 +113,7 @@ void eraseDeadOps(mlir::Operation *root);
 
 /// `value` without the reshapes on top of it.
 Value stripReshapes(Value value);
-bool isView(mlir::Operation *op);
+bool isViewOp(mlir::Operation *op);
 /// Bytes of all elements of a tensor.
 int64_t getBytes(Value value);
 /// Bytes that a group reads and writes, each tensor once.

@@ -107,7 +107,7 @@ static bool hasOtherPath(GroupOp first, GroupOp second, bool allowEdges) {
       }
       if (!op || !op->isBeforeInBlock(second))
         continue;
-      bool stillDirect = isDirect && isView(op);
+      bool stillDirect = isDirect && isViewOp(op);
       if (!seen.insert({op, stillDirect}).second)
         continue;
       for (Value result : op->getResults())
@@ -142,11 +142,11 @@ struct Between {
     for (Operation *op = first->getNextNode(); op != second;
          op = op->getNextNode()) {
       ops.push_back(op);
-      distance += !isView(op);
+      distance += !isViewOp(op);
       if (usesAny(op, needFirst)) {
         needFirst.insert(op);
         readers.push_back(op);
-        numReaders += !isView(op);
+        numReaders += !isViewOp(op);
       }
     }
     // From the end: an op is needed if a needed one uses it.
@@ -163,7 +163,7 @@ struct Between {
       if (needed.contains(op) && !needFirst.contains(op)) {
         need(op);
         sources.push_back(op);
-        numSources += !isView(op);
+        numSources += !isViewOp(op);
       }
     std::reverse(sources.begin(), sources.end());
   }
@@ -265,7 +265,7 @@ private:
       Operation *user = use.getOwner();
       if (user->getBlock() != &block)
         return false;
-      if (isView(user)) {
+      if (isViewOp(user)) {
         if (!collectReaders(user->getResult(0), block, readers))
           return false;
         continue;
@@ -327,7 +327,7 @@ private:
     for (GroupOp reader : groupsOf(block))
       for (Value input : reader.getInputs()) {
         Operation *op = input.getDefiningOp();
-        while (op && isView(op))
+        while (op && isViewOp(op))
           op = op->getOperand(0).getDefiningOp();
         auto producer = dyn_cast_or_null<GroupOp>(op);
         if (producer && producer->getBlock() == &block &&

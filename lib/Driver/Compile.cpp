@@ -18,6 +18,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/SourceMgr.h"
@@ -178,7 +179,7 @@ LogicalResult emitExecutable(ModuleOp module, const CompileOptions &options) {
             << "\n";
     return failure();
   }
-  FileRemover removeObject(object);
+  llvm::FileRemover removeObject(object);
   {
     llvm::raw_fd_ostream os(fd, /*shouldClose=*/true);
     blurt::ObjectOptions dumps;

@@ -59,12 +59,25 @@ static TensorName resultName(FunctionOpInterface function, unsigned i) {
   return {("result" + Twine(i)).str(), "output"};
 }
 
-/// Which names occur once.
+/// Moments, caches and gradients share their names with parameters and are told
+/// apart by their role.
+static bool isNamedByRole(const TensorName &name) {
+  return name.role == "moment1" || name.role == "moment2" ||
+         name.role == "cache" || name.role == "gradient";
+}
+
+/// How many of the tensors that go by their name alone have each name.
 static llvm::StringMap<unsigned> countNames(ArrayRef<TensorName> names) {
   llvm::StringMap<unsigned> counts;
   for (const TensorName &name : names)
-    ++counts[name.name];
+    if (!isNamedByRole(name))
+      ++counts[name.name];
   return counts;
+}
+
+static bool isNameEnough(const TensorName &name,
+                         const llvm::StringMap<unsigned> &counts) {
+  return !isNamedByRole(name) && counts.lookup(name.name) == 1;
 }
 
 /// `text` with each `{i}` replaced by the number.
@@ -248,7 +261,7 @@ FailureOr<Inputs> blutrain::bindInputs(FunctionOpInterface function,
   for (auto [i, name] : llvm::enumerate(names)) {
     auto type = cast<RankedTensorType>(function.getArgumentTypes()[i]);
     auto tensor =
-        findArgument(function, name, counts[name.name] == 1, type, tensors);
+        findArgument(function, name, isNameEnough(name, counts), type, tensors);
     if (failed(tensor))
       return failure();
     inputs.arguments.push_back(*tensor);
@@ -278,7 +291,7 @@ blutrain::nameResults(FunctionOpInterface function, ArrayRef<Tensor> results) {
   SmallVector<std::pair<std::string, Tensor>> named;
   for (auto [name, result] : llvm::zip(names, results)) {
     std::string full =
-        counts[name.name] == 1 ? name.name : name.role + ":" + name.name;
+        isNameEnough(name, counts) ? name.name : name.role + ":" + name.name;
     if (name.stackCount == 0) {
       named.emplace_back(full, result);
       continue;

@@ -10,6 +10,7 @@
 #include "blutrain/Codegen/Passes.h"
 #include "blutrain/Conversion/Passes.h"
 #include "blutrain/Pipelines/Passes.h"
+#include "blutrain/Transforms/Passes.h"
 #include "blutrain/Transforms/Plan.h"
 
 #include "mlir/Transforms/Passes.h"
@@ -128,7 +129,6 @@ static void buildKernelStage(OpPassManager &pm, const StageOptions &) {
 
 /// To the LLVM dialect, with the table that the runtime reads.
 static void buildLLVMStage(OpPassManager &pm, const StageOptions &) {
-  pm.addPass(blurt::createBlurtEmitProgramTable());
   blurt::buildLowerToLLVMPipeline(pm);
 }
 

@@ -6,9 +6,9 @@
 //
 // Names of a function's tensors: those of a `blu.model` are its `blu.name`s and
 // the full names of its parameters, those of a `blu.step` the names in its
-// `blu.tensor`s, after `ROLE:` where the name alone is not unique. A tensor of
-// a stack, `block.{i}.weight` with all iterations along dim 0, goes by the
-// names of its iterations, `block.0.weight`, ….
+// `blu.tensor`s. Moments, caches and gradients, and what else is not unique, go
+// by `ROLE:NAME`. A tensor of a stack, `block.{i}.weight` with all iterations
+// along dim 0, goes by the names of its iterations, `block.0.weight`, ….
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,8 @@ mlir::FailureOr<Inputs> bindInputs(mlir::FunctionOpInterface function,
                                    const StoredTensors &tensors);
 
 /// The results with their names. A donated argument's new value goes by the
-/// argument's name.
+/// argument's name. Moments, caches and gradients are always named with their
+/// role, as the command `call` of a program does.
 llvm::SmallVector<std::pair<std::string, Tensor>>
 nameResults(mlir::FunctionOpInterface function, llvm::ArrayRef<Tensor> results);
 

@@ -196,6 +196,18 @@ void defineGenerate(CLI::App &command, GenerateOptions &o) {
                      "llm.c tokenizer file; byte-level vocabularies need none");
 }
 
+void defineCall(CLI::App &command, CallOptions &o) {
+  addCommon(command, o);
+  command.add_option("--entry", o.entry, "entry to call, once")->required();
+  command
+      .add_option("--inputs", o.inputs,
+                  "inputs, scalars and parameters by name (safetensors)")
+      ->required();
+  command.add_option("--outputs", o.outputs,
+                     "where to write outputs and gradients (safetensors)");
+  command.add_flag("--state", o.state, "write the state after the call too");
+}
+
 int report(const Error &error) {
   std::fflush(stdout);
   std::fprintf(stderr, "error: %s\n", error.what());
@@ -219,6 +231,10 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   CLI::App *infoCommand = app.add_subcommand("info", "what this program is");
   infoCommand->add_flag("--memory", info.memory,
                         "who owns the memory; allocates the arena");
+  CallOptions call;
+  CLI::App *callCommand = app.add_subcommand(
+      "call", "run one entry on tensors from a file, for tests");
+  defineCall(*callCommand, call);
   CLI::App *tuneCommand =
       app.add_subcommand("tune", "choose library algorithms for this machine");
   std::string tuneOutput;
@@ -253,6 +269,8 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
     runGenerate(program, generate);
   } else if (*infoCommand) {
     runInfo(program, info);
+  } else if (*callCommand) {
+    runCall(program, call);
   } else {
     throw badInput(std::string("tune: not needed for target ") +
                    program.target);

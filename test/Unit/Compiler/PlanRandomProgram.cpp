@@ -216,9 +216,9 @@ void ProgramMaker::makeRowReduction() {
 
 void ProgramMaker::makeTableLoad() {
   // Rows of a table of 4 or more by ids below 4.
-  Value table = pickWhere([](Value value) {
+  Value table = pickWhere([&](Value value) {
     return isFloat(value) && shapeOf(value).size() == 2 &&
-           shapeOf(value)[0] >= 4;
+           shapeOf(value)[0] >= 4 && (isa<BlockArgument>(value) || chance(50));
   });
   if (!table)
     return;
@@ -418,6 +418,9 @@ void ProgramMaker::makeLoop(int depth) {
                   ? carried[below(static_cast<int64_t>(carried.size()))]
               : chance(20) && !next.empty() ? next.front()
                                             : pickRecent();
+          // Something from outside, the same in all iterations.
+          if (chance(15))
+            chosen = outer[below(static_cast<int64_t>(outer.size()))];
           if (!isFloat(chosen) || shapeOf(chosen).size() > 2)
             continue;
           if (chance(20) && shapeOf(chosen).size() == 2)

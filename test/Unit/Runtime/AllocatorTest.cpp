@@ -93,11 +93,13 @@ TEST(CachingAllocator, RandomOperationsKeepInvariants) {
           static_cast<std::byte *>(allocator.allocate(bytes, "test"));
       ASSERT_EQ(reinterpret_cast<uintptr_t>(address) % 512, 0u);
       auto next = live.lower_bound(address);
-      if (next != live.end())
+      if (next != live.end()) {
         ASSERT_LE(address + bytes, next->first);
-      if (next != live.begin())
+      }
+      if (next != live.begin()) {
         ASSERT_LE(std::prev(next)->first + std::prev(next)->second.first,
                   address);
+      }
       int tag = int(random() % 256);
       if (bytes) {
         address[0] = address[bytes - 1] = std::byte(tag);
@@ -117,8 +119,9 @@ TEST(CachingAllocator, RandomOperationsKeepInvariants) {
     }
     ASSERT_EQ(allocator.stats().requested, requested);
     ASSERT_EQ(allocator.stats().liveBlocks, live.size());
-    if (i % 50 == 0)
+    if (i % 50 == 0) {
       ASSERT_NO_FATAL_FAILURE(checkSnapshot(allocator));
+    }
     if (i % 1000 == 999)
       allocator.trim();
   }
