@@ -1,9 +1,13 @@
 // RUN: bt-opt %s --convert-blu-to-blurt --blurt-canonicalize-views --blurt-fuse-groups --blurt-canonicalize-views | FileCheck %s
 
+// CHECK-DAG: #[[IN:.*]] = affine_map<(d0, d1, d2) -> (d0, d2, d1)>
+// CHECK-DAG: #[[OUT:.*]] = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+// CHECK-DAG: #[[MID:.*]] = affine_map<(d0, d1, d2) -> (d1)>
+
 // An elementwise chain is one group over one dim, if nothing broadcasts.
 // CHECK-LABEL: func.func @chain
 // CHECK: blurt.group "add_exp_tanh" domain [32]
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @chain program(train) (%x: tensor<8x4xf32> {blu.tensor = {name = "x", role = "input"}}, %y: tensor<8x4xf32> {blu.tensor = {name = "y", role = "input"}})
@@ -17,7 +21,7 @@ blu.step @chain program(train) (%x: tensor<8x4xf32> {blu.tensor = {name = "x", r
 // The residual sum joins the layer norm after it and stays an output.
 // CHECK-LABEL: func.func @residual
 // CHECK: %[[R:.*]]:2 = blurt.group "add_layer_norm" domain [6, 8] reduce [1] {{.*}} -> (tensor<6x8xf32>, tensor<6x8xf32>)
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @residual program(train) (%x: tensor<2x3x8xf32> {blu.tensor = {name = "x", role = "input"}}, %y: tensor<2x3x8xf32> {blu.tensor = {name = "y", role = "input"}}, %w: tensor<8xf32> {blu.tensor = {name = "w", role = "input"}})
@@ -30,7 +34,7 @@ blu.step @residual program(train) (%x: tensor<2x3x8xf32> {blu.tensor = {name = "
 // A reader of a row reduction joins the row, however it broadcasts.
 // CHECK-LABEL: func.func @rows
 // CHECK: blurt.group "softmax_mul" domain [6, 8] reduce [1]
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @rows program(train) (%x: tensor<6x8xf32> {blu.tensor = {name = "x", role = "input"}}, %y: tensor<6x8xf32> {blu.tensor = {name = "y", role = "input"}})
@@ -44,7 +48,7 @@ blu.step @rows program(train) (%x: tensor<6x8xf32> {blu.tensor = {name = "x", ro
 // CHECK-LABEL: func.func @bias_grad
 // CHECK: %[[D:.*]]:2 = blurt.group "gelu_grad_reduce_sum" domain [6, 8] reduce [0] {{.*}} -> (tensor<6x8xf32>, tensor<8xf32>)
 // CHECK: blurt.gemm %[[D]]#0
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @bias_grad program(train) (%x: tensor<6x8xf32> {blu.tensor = {name = "x", role = "input"}}, %g: tensor<6x8xf32> {blu.tensor = {name = "g", role = "input"}}, %w: tensor<8x4xf32> {blu.tensor = {name = "w", role = "input"}})
@@ -134,11 +138,9 @@ blu.step @rounding program(train) (%x: tensor<8xbf16> {blu.tensor = {name = "x",
 }
 
 // Through a reshape and a transpose; the domain is the reader's.
-// CHECK-DAG: #[[IN:.*]] = affine_map<(d0, d1, d2) -> (d0, d2, d1)>
-// CHECK-DAG: #[[OUT:.*]] = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
 // CHECK-LABEL: func.func @views
-// CHECK: blurt.group {{.*}} domain [2, 4, 3]
-// CHECK-NOT: blurt.group
+// CHECK: blurt.group "add_exp" domain [2, 4, 3] ins(%{{.*}} [#[[IN]]] : tensor<2x3x4xf32>, %{{.*}} [#[[MID]]] : tensor<4xf32>) outs([#[[OUT]]])
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @views program(train) (%x: tensor<6x4xf32> {blu.tensor = {name = "x", role = "input"}}, %b: tensor<4xf32> {blu.tensor = {name = "b", role = "input"}})
@@ -155,7 +157,7 @@ blu.step @views program(train) (%x: tensor<6x4xf32> {blu.tensor = {name = "x", r
 // CHECK-LABEL: func.func @update
 // CHECK: blurt.group {{.*}}sgd" domain [32]
 // CHECK: blurt.group {{.*}}sgd" domain [5]
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @update program(train) (%p: tensor<8x4xf32> {blu.tensor = {name = "p", role = "input"}}, %g: tensor<8x4xf32> {blu.tensor = {name = "g", role = "input"}}, %m: tensor<8x4xf32> {blu.tensor = {name = "m", role = "input"}}, %q: tensor<5xf32> {blu.tensor = {name = "q", role = "input"}}, %h: tensor<5xf32> {blu.tensor = {name = "h", role = "input"}}, %n: tensor<5xf32> {blu.tensor = {name = "n", role = "input"}}, %norm: tensor<f32> {blu.tensor = {name = "norm", role = "input"}}, %c: tensor<f64> {blu.tensor = {name = "c", role = "input"}})
@@ -172,7 +174,7 @@ blu.step @update program(train) (%p: tensor<8x4xf32> {blu.tensor = {name = "p", 
 // CHECK-LABEL: func.func @siblings
 // CHECK: blurt.group {{.*}} domain [6, 9] reduce [1] {{.*}} -> (tensor<6xf32>, tensor<6x9xf32>)
 // CHECK: blurt.group "mean_loss"
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @siblings program(train) (%x: tensor<6x9xf32> {blu.tensor = {name = "x", role = "input"}}, %t: tensor<6xi32> {blu.tensor = {name = "t", role = "input"}}, %g: tensor<f32> {blu.tensor = {name = "g", role = "input"}})
@@ -185,7 +187,7 @@ blu.step @siblings program(train) (%x: tensor<6x9xf32> {blu.tensor = {name = "x"
 // A dead output goes, and what only it needs.
 // CHECK-LABEL: func.func @dead
 // CHECK: blurt.group "layer_norm_grad" {{.*}} -> tensor<6x8xf32>
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: return
 
 blu.step @dead program(train) (%x: tensor<6x8xf32> {blu.tensor = {name = "x", role = "input"}}, %w: tensor<8xf32> {blu.tensor = {name = "w", role = "input"}}, %g: tensor<6x8xf32> {blu.tensor = {name = "g", role = "input"}})

@@ -55,7 +55,7 @@ blu.step @edges program(train) (%a: tensor<4xf32> {blu.tensor = {name = "a", rol
 // CHECK-LABEL: func.func @plus
 // CHECK: %[[Y:.*]] = blurt.gemm
 // CHECK: blurt.gemm %{{.*}}, %{{.*}} plus %[[Y]]
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 
 blu.step @plus program(train) (%a: tensor<3x4xf32> {blu.tensor = {name = "a", role = "input"}}, %b: tensor<4x5xf32> {blu.tensor = {name = "b", role = "input"}})
     -> (tensor<3x5xf32> {blu.tensor = {name = "r0", role = "output"}}) {

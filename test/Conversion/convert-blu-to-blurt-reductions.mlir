@@ -41,7 +41,7 @@ blu.step @integers program(train) (%x: tensor<3x7xi32> {blu.tensor = {name = "x"
 
 // Nothing to reduce: a view.
 // CHECK-LABEL: func.func @unit
-// CHECK-NOT: blurt.group
+// CHECK-NOT: blurt.group "
 // CHECK: blurt.reshape
 
 blu.step @unit program(train) (%x: tensor<3x1xf32> {blu.tensor = {name = "x", role = "input"}})

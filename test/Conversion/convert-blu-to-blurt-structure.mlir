@@ -21,7 +21,7 @@ blu.step @stack program(train) (%x: tensor<3x4xf32> {blu.tensor = {name = "x", r
 // CHECK: blurt.group "fill" domain [4, 5]
 // CHECK: blurt.group "fill" domain [3, 4]
 // CHECK: blurt.loop "accumulate" count 2
-// CHECK: ^bb0(%{{.*}}: tensor<i64>, %[[S:.*]]: tensor<4x5xf32>, %[[T:.*]]: tensor<3x4xf32>,
+// CHECK: ^bb0(%{{.*}}: tensor<i64>, %[[S:[^:]*]]: tensor<4x5xf32>, %[[T:[^:]*]]: tensor<3x4xf32>,
 // CHECK: %[[P:.*]] = blurt.gemm %{{.*}} transposed, %{{.*}} plus %[[S]]
 // CHECK: %[[Q:.*]] = blurt.group "accumulate" {{.*}} ins(%[[T]]
 // CHECK: blurt.loop_yield %[[P]], %[[Q]]

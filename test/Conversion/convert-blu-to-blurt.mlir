@@ -6,7 +6,7 @@
 // CHECK-DAG: #[[ROW1:.*]] = affine_map<(d0, d1) -> (d0, 0)>
 // CHECK-DAG: #[[NONE:.*]] = affine_map<(d0, d1) -> ()>
 // CHECK-LABEL: func.func @broadcasts
-// CHECK-SAME: (%[[X:.*]]: tensor<8x4xf32> {blu.tensor = {name = "x", role = "input"}}, %[[B:.*]]: tensor<4xf32> {{.*}}, %[[C:.*]]: tensor<8x1xf32> {{.*}}, %[[S:.*]]: tensor<f32> {{.*}})
+// CHECK-SAME: (%[[X:[^:]*]]: tensor<8x4xf32> {blu.tensor = {name = "x", role = "input"}}, %[[B:[^:]*]]: tensor<4xf32> {{{[^}]*}}}}, %[[C:[^:]*]]: tensor<8x1xf32> {{{[^}]*}}}}, %[[S:[^:]*]]: tensor<f32> {{{[^}]*}}}})
 // CHECK-SAME: -> (tensor<8x4xf32> {blu.tensor = {name = "r0", role = "output"}})
 // CHECK: %[[ADD:.*]] = blurt.group "add" domain [8, 4] ins(%[[X]] [#[[ID]]] : tensor<8x4xf32>, %[[B]] [#[[COL]]] : tensor<4xf32>) outs([#[[ID]]]) -> tensor<8x4xf32>
 // CHECK: ^bb0(%[[E:.*]]: f32, %[[F:.*]]: f32):

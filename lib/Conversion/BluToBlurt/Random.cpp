@@ -23,12 +23,12 @@ static Value mix(Body &b, Value x) {
 }
 
 static LoweringResult lowerDropout(blu::DropoutOp op, Lowering &l) {
-  if (!op.getKey())
-    return op.emitOpError("has no key: expected one in the train program, and "
-                          "no dropout in the others");
   double rate = op.getRate().convertToDouble();
   if (rate == 0)
     return SmallVector<Value>{op.getInput()};
+  if (!op.getKey())
+    return op.emitOpError("has no key: expected one in the train program, and "
+                          "no dropout in the others");
   // Over row-major indices, so that the group's dim is the index.
   int64_t count = op.getType().getNumElements();
   GroupBuilder group(l, "dropout", {count});
