@@ -57,8 +57,8 @@ void blurt::detail::addDestinationEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
   OperandRange outRange = outs;
-  unsigned begin = outRange.empty() ? op->getNumOperands()
-                                    : outRange.getBeginOperandIndex();
+  unsigned begin =
+      outRange.empty() ? op->getNumOperands() : outRange.getBeginOperandIndex();
   unsigned end = begin + outRange.size();
   for (OpOperand &operand : op->getOpOperands()) {
     if (!isa<BaseMemRefType>(operand.get().getType()))
@@ -75,7 +75,7 @@ void blurt::detail::addDestinationEffects(
 }
 
 LogicalResult blurt::detail::verifyForm(Operation *op, OperandRange outs,
-                                 unsigned count) {
+                                        unsigned count) {
   if (outs.empty()) {
     if (op->getNumResults() != count)
       return op->emitOpError("has ")
@@ -90,8 +90,8 @@ LogicalResult blurt::detail::verifyForm(Operation *op, OperandRange outs,
   if (op->getNumResults() != 0)
     return op->emitOpError("has results besides outs");
   if (outs.size() != count)
-    return op->emitOpError("has ") << outs.size() << " outs, expected "
-                                   << count;
+    return op->emitOpError("has ")
+           << outs.size() << " outs, expected " << count;
   for (Value operand : op->getOperands())
     if (isa<TensorType>(operand.getType()))
       return op->emitOpError(
@@ -100,8 +100,8 @@ LogicalResult blurt::detail::verifyForm(Operation *op, OperandRange outs,
 }
 
 LogicalResult blurt::detail::verifyExtent(Operation *op, const Twine &what,
-                                   unsigned dim, int64_t found,
-                                   int64_t expected) {
+                                          unsigned dim, int64_t found,
+                                          int64_t expected) {
   if (found == expected)
     return success();
   return op->emitOpError() << what << " dim " << dim << " is " << found

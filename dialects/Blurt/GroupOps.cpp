@@ -251,8 +251,8 @@ uint64_t GroupOp::getVaryingDims(Value value) {
 void GroupOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
-  blurt::detail::addDestinationEffects(*this, getOutsMutable(), /*readsOuts=*/false,
-                                effects);
+  blurt::detail::addDestinationEffects(*this, getOutsMutable(),
+                                       /*readsOuts=*/false, effects);
 }
 
 //===----------------------------------------------------------------------===//
@@ -265,18 +265,18 @@ static LogicalResult verifyMap(GroupOp op, StringRef what, unsigned i,
   ArrayRef<int64_t> domain = op.getDomain();
   // G1
   if (map.getNumDims() != domain.size() || map.getNumSymbols() != 0)
-    return op.emitOpError() << what << " map " << i << " has "
-                            << map.getNumDims() << " dims and "
-                            << map.getNumSymbols() << " symbols, expected "
-                            << domain.size() << " and 0";
+    return op.emitOpError()
+           << what << " map " << i << " has " << map.getNumDims()
+           << " dims and " << map.getNumSymbols() << " symbols, expected "
+           << domain.size() << " and 0";
   // G2
   if (!type.hasStaticShape())
     return op.emitOpError() << what << ' ' << i << " has type " << type
                             << ", expected a static shape";
   if (int64_t(map.getNumResults()) != type.getRank())
-    return op.emitOpError() << what << " map " << i << " has "
-                            << map.getNumResults() << " results, expected "
-                            << type.getRank();
+    return op.emitOpError()
+           << what << " map " << i << " has " << map.getNumResults()
+           << " results, expected " << type.getRank();
   uint64_t seen = 0;
   for (auto [d, expr] : llvm::enumerate(map.getResults())) {
     int64_t expected = 1;
@@ -301,8 +301,8 @@ static LogicalResult verifyMap(GroupOp op, StringRef what, unsigned i,
 LogicalResult GroupOp::verify() {
   ArrayRef<int64_t> domain = getDomain();
   if (domain.size() > 32)
-    return emitOpError("domain has ") << domain.size()
-                                      << " dims, expected at most 32";
+    return emitOpError("domain has ")
+           << domain.size() << " dims, expected at most 32";
   for (auto [i, extent] : llvm::enumerate(domain))
     if (extent < 1)
       return emitOpError("domain dim ")
@@ -317,9 +317,9 @@ LogicalResult GroupOp::verify() {
   }
   // G1
   if (getInputMaps().size() != getInputs().size())
-    return emitOpError("has ") << getInputMaps().size()
-                               << " input maps, expected "
-                               << getInputs().size();
+    return emitOpError("has ")
+           << getInputMaps().size() << " input maps, expected "
+           << getInputs().size();
   SmallVector<ShapedType> outputs = getOutputTypes();
   if (getOutputMaps().size() != outputs.size())
     return emitOpError("has ") << getOutputMaps().size()
@@ -351,8 +351,8 @@ LogicalResult GroupOp::verifyRegions() {
   unsigned numInputs = getInputs().size();
   unsigned numArgs = numInputs + getTables().size();
   if (block->getNumArguments() != numArgs)
-    return emitOpError("body has ") << block->getNumArguments()
-                                    << " arguments, expected " << numArgs;
+    return emitOpError("body has ")
+           << block->getNumArguments() << " arguments, expected " << numArgs;
   for (auto [i, argument] : llvm::enumerate(block->getArguments())) {
     Type expected =
         i < numInputs
@@ -372,9 +372,9 @@ LogicalResult GroupOp::verifyRegions() {
   SmallVector<ShapedType> outputs = getOutputTypes();
   auto yield = cast<GroupYieldOp>(block->getTerminator());
   if (yield.getNumOperands() != outputs.size())
-    return yield.emitOpError("has ") << yield.getNumOperands()
-                                     << " operands, expected "
-                                     << outputs.size();
+    return yield.emitOpError("has ")
+           << yield.getNumOperands() << " operands, expected "
+           << outputs.size();
   DenseMap<Value, uint64_t> varying = computeVaryingDims(*this);
   for (auto [i, value] : llvm::enumerate(yield.getOperands())) {
     Type expected = getScalarType(outputs[i].getElementType());
@@ -422,8 +422,7 @@ LogicalResult LoadOp::verify() {
     return emitOpError("reads a value that is not a table of the group");
   auto type = cast<ShapedType>(getTable().getType());
   if (!type.hasRank() || int64_t(getIndices().size()) != type.getRank())
-    return emitOpError("has ") << getIndices().size()
-                               << " indices, expected "
+    return emitOpError("has ") << getIndices().size() << " indices, expected "
                                << (type.hasRank() ? type.getRank() : 0);
   Type expected = GroupOp::getScalarType(type.getElementType());
   if (getResult().getType() != expected)

@@ -127,7 +127,7 @@ def Blurt_GroupOp : Blurt_Op<"group", [
 }
 
 def Blurt_GroupYieldOp : Blurt_Op<"group_yield", [
-    Pure, Terminator, ReturnLike, HasParent<"GroupOp">]> {
+    Pure, Terminator, HasParent<"GroupOp">]> {
   let summary = "the scalars written by a group, in the order of its outputs";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";

@@ -12,8 +12,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// What an op of this file writes: its results or its outs.
-template <typename OpTy>
-static SmallVector<ShapedType> getOutputs(OpTy op) {
+template <typename OpTy> static SmallVector<ShapedType> getOutputs(OpTy op) {
   SmallVector<ShapedType> types;
   TypeRange range = op.getOuts().empty() ? TypeRange(op->getResultTypes())
                                          : TypeRange(op.getOuts().getTypes());
@@ -44,7 +43,8 @@ static LogicalResult verifyShape(Operation *op, StringRef what, ShapedType type,
   if (failed(verifyRank(op, what, type, expected.size())))
     return failure();
   for (auto [i, extent] : llvm::enumerate(expected))
-    if (failed(blurt::detail::verifyExtent(op, what, i, type.getDimSize(i), extent)))
+    if (failed(blurt::detail::verifyExtent(op, what, i, type.getDimSize(i),
+                                           extent)))
       return failure();
   return success();
 }
@@ -65,7 +65,7 @@ void GemmOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
   blurt::detail::addDestinationEffects(*this, getOutsMutable(),
-                                /*readsOuts=*/bool(getC()), effects);
+                                       /*readsOuts=*/bool(getC()), effects);
 }
 
 LogicalResult GemmOp::verify() {
@@ -91,21 +91,21 @@ LogicalResult GemmOp::verify() {
   int64_t m = a.getDimSize(first + (getTransA() ? 1 : 0));
   int64_t k = a.getDimSize(first + (getTransA() ? 0 : 1));
   int64_t n = b.getDimSize(first + (getTransB() ? 0 : 1));
-  if (failed(blurt::detail::verifyExtent(*this, "b", first + (getTransB() ? 1 : 0),
-                                  b.getDimSize(first + (getTransB() ? 1 : 0)),
-                                  k)))
+  if (failed(blurt::detail::verifyExtent(
+          *this, "b", first + (getTransB() ? 1 : 0),
+          b.getDimSize(first + (getTransB() ? 1 : 0)), k)))
     return failure();
   if (failed(blurt::detail::verifyExtent(*this, "output", first,
-                                  out.getDimSize(first), m)) ||
+                                         out.getDimSize(first), m)) ||
       failed(blurt::detail::verifyExtent(*this, "output", first + 1,
-                                  out.getDimSize(first + 1), n)))
+                                         out.getDimSize(first + 1), n)))
     return failure();
   if (rank == 3) {
     for (auto [what, type] :
          {std::pair<StringRef, ShapedType>{"a", a}, {"b", b}})
       if (type.getDimSize(0) != 1 &&
           failed(blurt::detail::verifyExtent(*this, what, 0, type.getDimSize(0),
-                                      out.getDimSize(0))))
+                                             out.getDimSize(0))))
         return failure();
   }
   // M3
@@ -113,13 +113,12 @@ LogicalResult GemmOp::verify() {
     if (!getOuts().empty() && c != getOuts()[0])
       return emitOpError("c is not the out, which is updated in place");
     if (getOuts().empty() && c.getType() != getResult(0).getType())
-      return emitOpError("c is ") << c.getType() << ", expected "
-                                  << getResult(0).getType();
+      return emitOpError("c is ")
+             << c.getType() << ", expected " << getResult(0).getType();
   }
   // M4
-  for (auto [what, type] : {std::pair<StringRef, ShapedType>{"a", a},
-                            {"b", b},
-                            {"output", out}}) {
+  for (auto [what, type] :
+       {std::pair<StringRef, ShapedType>{"a", a}, {"b", b}, {"output", out}}) {
     auto memref = dyn_cast<MemRefType>(type);
     if (!memref)
       continue;
@@ -159,19 +158,19 @@ static LogicalResult verifyAttention(Operation *op, ShapedType q, ShapedType k,
   // A2
   for (unsigned dim : {0u, 3u})
     if (failed(blurt::detail::verifyExtent(op, "k", dim, k.getDimSize(dim),
-                                    q.getDimSize(dim))))
+                                           q.getDimSize(dim))))
       return failure();
   if (k.getDimSize(2) == 0 || q.getDimSize(2) % k.getDimSize(2) != 0)
-    return op->emitOpError("k has ") << k.getDimSize(2)
-                                     << " heads, expected a divisor of "
-                                     << q.getDimSize(2);
+    return op->emitOpError("k has ")
+           << k.getDimSize(2) << " heads, expected a divisor of "
+           << q.getDimSize(2);
   // A4
   Type statistics = GroupOp::getScalarType(q.getElementType());
   if (failed(verifyShape(op, "o", o, q.getShape())) ||
       failed(verifyElement(op, "o", o, q.getElementType())) ||
-      failed(verifyShape(op, "lse", lse,
-                         {q.getDimSize(0), q.getDimSize(2),
-                          q.getDimSize(1)})) ||
+      failed(
+          verifyShape(op, "lse", lse,
+                      {q.getDimSize(0), q.getDimSize(2), q.getDimSize(1)})) ||
       failed(verifyElement(op, "lse", lse, statistics)))
     return failure();
   return success();
@@ -209,8 +208,7 @@ LogicalResult AttentionGradOp::verify() {
   auto q = cast<ShapedType>(getQ().getType());
   auto k = cast<ShapedType>(getK().getType());
   auto v = cast<ShapedType>(getV().getType());
-  if (failed(verifyAttention(*this, q, k, v,
-                             cast<ShapedType>(getO().getType()),
+  if (failed(verifyAttention(*this, q, k, v, cast<ShapedType>(getO().getType()),
                              cast<ShapedType>(getLse().getType()))))
     return failure();
   // A5
@@ -246,13 +244,14 @@ LogicalResult ScatterAddOp::verify() {
   // S1
   if (failed(verifyRank(*this, "ids", ids, 1)))
     return failure();
-  if (!ids.getElementType().isInteger(32) && !ids.getElementType().isInteger(64))
+  if (!ids.getElementType().isInteger(32) &&
+      !ids.getElementType().isInteger(64))
     return emitOpError("ids have element type ")
            << ids.getElementType() << ", expected i32 or i64";
   // S2
   if (failed(verifyRank(*this, "updates", updates, 2)) ||
-      failed(blurt::detail::verifyExtent(*this, "updates", 0, updates.getDimSize(0),
-                                  ids.getDimSize(0))))
+      failed(blurt::detail::verifyExtent(
+          *this, "updates", 0, updates.getDimSize(0), ids.getDimSize(0))))
     return failure();
   if (!isa<FloatType>(updates.getElementType()))
     return emitOpError("updates have element type ")
@@ -260,7 +259,7 @@ LogicalResult ScatterAddOp::verify() {
   // S3
   if (failed(verifyRank(*this, "output", out, 2)) ||
       failed(blurt::detail::verifyExtent(*this, "output", 1, out.getDimSize(1),
-                                  updates.getDimSize(1))) ||
+                                         updates.getDimSize(1))) ||
       failed(verifyElement(*this, "output", out, updates.getElementType())))
     return failure();
   return success();
@@ -293,13 +292,12 @@ LogicalResult CacheUpdateOp::verify() {
     if (dim == 1 && found > expected)
       return emitOpError("rows dim 1 is ")
              << found << ", expected at most " << expected;
-    if (dim != 1 &&
-        failed(blurt::detail::verifyExtent(*this, "rows", dim, found, expected)))
+    if (dim != 1 && failed(blurt::detail::verifyExtent(*this, "rows", dim,
+                                                       found, expected)))
       return failure();
   }
   // U2
-  if (failed(verifyPosition(*this,
-                            cast<ShapedType>(getPosition().getType()))))
+  if (failed(verifyPosition(*this, cast<ShapedType>(getPosition().getType()))))
     return failure();
   // U3
   if (!getOuts().empty() && getOuts()[0] != getCache())

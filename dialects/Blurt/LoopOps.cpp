@@ -18,10 +18,10 @@ using namespace mlir::blurt;
 //   blurt.loop "name" count 4 reverse carry(%a : T) slice(%w : T, %b : T)
 //       -> (T, T) attributes {...} { ^bb0(%i: tensor<i64>, ...): ... }
 
-static ParseResult parseTypedOperands(
-    OpAsmParser &parser, StringRef keyword,
-    SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
-    SmallVectorImpl<Type> &types) {
+static ParseResult
+parseTypedOperands(OpAsmParser &parser, StringRef keyword,
+                   SmallVectorImpl<OpAsmParser::UnresolvedOperand> &operands,
+                   SmallVectorImpl<Type> &types) {
   if (failed(parser.parseOptionalKeyword(keyword)))
     return success();
   return parser.parseCommaSeparatedList(
@@ -144,15 +144,16 @@ LogicalResult LoopOp::verify() {
   for (auto [i, slice] : llvm::enumerate(getSlices())) {
     auto type = cast<RankedTensorType>(slice.getType());
     if (type.getRank() == 0)
-      return emitOpError("slice ") << i << " has rank 0, expected a leading dim";
+      return emitOpError("slice ")
+             << i << " has rank 0, expected a leading dim";
     if (failed(blurt::detail::verifyExtent(*this, "slice " + Twine(i), 0,
-                                    type.getDimSize(0), getCount())))
+                                           type.getDimSize(0), getCount())))
       return failure();
   }
   if (getNumResults() < getCarries().size())
-    return emitOpError("has ") << getNumResults()
-                               << " results, expected at least one for each of "
-                               << getCarries().size() << " carried values";
+    return emitOpError("has ")
+           << getNumResults() << " results, expected at least one for each of "
+           << getCarries().size() << " carried values";
   return success();
 }
 
@@ -181,8 +182,8 @@ LogicalResult LoopOp::verifyRegions() {
   if (!yield)
     return emitOpError("body must end in blurt.loop_yield");
   if (yield.getNumOperands() != getNumResults())
-    return emitOpError("yields ") << yield.getNumOperands()
-                                  << " values, expected " << getNumResults();
+    return emitOpError("yields ")
+           << yield.getNumOperands() << " values, expected " << getNumResults();
   // L2
   for (unsigned i = 0; i < numCarries; ++i) {
     Type expected = getCarries()[i].getType();
@@ -191,9 +192,8 @@ LogicalResult LoopOp::verifyRegions() {
           {"yielded value", yield.getOperand(i).getType()},
           {"result", getResult(i).getType()}})
       if (type != expected)
-        return emitOpError("carried ")
-               << what << ' ' << i << " has type " << type << ", expected "
-               << expected;
+        return emitOpError("carried ") << what << ' ' << i << " has type "
+                                       << type << ", expected " << expected;
   }
   // L3
   for (unsigned i = numCarries; i < getNumResults(); ++i) {

@@ -77,7 +77,7 @@ def Blurt_LoopOp : Blurt_Op<"loop", [
 }
 
 def Blurt_LoopYieldOp : Blurt_Op<"loop_yield", [
-    Pure, Terminator, ReturnLike, HasParent<"LoopOp">]> {
+    Pure, Terminator, HasParent<"LoopOp">]> {
   let summary = "next carried values, then values to collect";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";

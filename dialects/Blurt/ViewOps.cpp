@@ -29,9 +29,9 @@ LogicalResult ReshapeOp::verify() {
     return failure();
   if (source.hasStaticShape() && result.hasStaticShape() &&
       source.getNumElements() != result.getNumElements())
-    return emitOpError("result has ") << result.getNumElements()
-                                      << " elements, expected "
-                                      << source.getNumElements();
+    return emitOpError("result has ")
+           << result.getNumElements() << " elements, expected "
+           << source.getNumElements();
   return success();
 }
 
@@ -69,8 +69,8 @@ LogicalResult TransposeOp::verify() {
       return emitOpError("permutation entry ")
              << i << " is " << dim << ", expected a dim not named before";
     seen[dim] = true;
-    if (failed(blurt::detail::verifyExtent(*this, "result", i, result.getDimSize(i),
-                                    source.getDimSize(dim))))
+    if (failed(blurt::detail::verifyExtent(
+            *this, "result", i, result.getDimSize(i), source.getDimSize(dim))))
       return failure();
   }
   return success();
@@ -86,22 +86,22 @@ LogicalResult SliceOp::verify() {
   if (failed(verifySameElementType(*this, result, source)))
     return failure();
   if (int64_t(getOffsets().size()) != source.getRank())
-    return emitOpError("has ") << getOffsets().size() << " offsets, expected "
-                               << source.getRank();
+    return emitOpError("has ")
+           << getOffsets().size() << " offsets, expected " << source.getRank();
   if (result.getRank() != source.getRank())
     return emitOpError("result has rank ")
            << result.getRank() << ", expected " << source.getRank();
   for (auto [i, offset] : llvm::enumerate(getOffsets())) {
     if (offset < 0)
-      return emitOpError("offset ") << i << " is " << offset
-                                    << ", expected at least 0";
+      return emitOpError("offset ")
+             << i << " is " << offset << ", expected at least 0";
     if (source.isDynamicDim(i) || result.isDynamicDim(i))
       continue;
     int64_t end = offset + result.getDimSize(i);
     if (end > source.getDimSize(i))
-      return emitOpError("dim ") << i << " ends at " << end
-                                 << ", expected at most "
-                                 << source.getDimSize(i);
+      return emitOpError("dim ")
+             << i << " ends at " << end << ", expected at most "
+             << source.getDimSize(i);
   }
   return success();
 }
@@ -115,8 +115,8 @@ LogicalResult ConcatOp::verify() {
   int64_t dim = getDim();
   // V4
   if (dim < 0 || dim >= result.getRank())
-    return emitOpError("dim is ") << dim << ", expected less than the rank "
-                                  << result.getRank();
+    return emitOpError("dim is ")
+           << dim << ", expected less than the rank " << result.getRank();
   int64_t total = 0;
   for (auto [i, part] : llvm::enumerate(getParts())) {
     auto type = cast<RankedTensorType>(part.getType());
@@ -134,8 +134,8 @@ LogicalResult ConcatOp::verify() {
         return failure();
     total += type.getDimSize(dim);
   }
-  return blurt::detail::verifyExtent(*this, "result", dim, result.getDimSize(dim),
-                              total);
+  return blurt::detail::verifyExtent(*this, "result", dim,
+                                     result.getDimSize(dim), total);
 }
 
 //===----------------------------------------------------------------------===//
@@ -163,8 +163,7 @@ LogicalResult SlotOp::verify() {
            << getResult().getType() << ", expected static shape and strides";
   auto [strides, offset] = result.getStridesAndOffset();
   if (offset != 0)
-    return emitOpError("result layout has offset ")
-           << offset << ", expected 0";
+    return emitOpError("result layout has offset ") << offset << ", expected 0";
   int64_t begin = getOffset();
   if (begin < 0)
     return emitOpError("offset is ") << begin << ", expected at least 0";

@@ -29,7 +29,7 @@ struct CpuTarget {
 
 /// What to write besides the object.
 struct ObjectOptions {
-  llvm::raw_ostream *llvmIR = nullptr;     ///< optimised LLVM IR
+  llvm::raw_ostream *llvmIR = nullptr; ///< optimised LLVM IR
   llvm::raw_pwrite_stream *assembly = nullptr;
 };
 

@@ -14,6 +14,7 @@
 #define BLURT_GEMMTILING_H
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace blurt {
@@ -33,28 +34,38 @@ struct GemmTiling {
       return (size + block - 1) / block * block;
     };
     GemmTiling tiling;
-    tiling.tileM = even(m, tileM, 48);
-    tiling.tileN = even(n, tileN, 48);
+    tiling.tileM = even(m, tileM, 16);
+    tiling.tileN = even(n, tileN, 16);
     tiling.countM = (m + tiling.tileM - 1) / tiling.tileM;
     tiling.countN = (n + tiling.tileN - 1) / tiling.tileN;
     return tiling;
   }
 
-  /// The cut that `blurt_gemm_*` uses: about eight tiles over the whole batch,
-  /// so that a few threads have equal shares, in tiles of at least 128×128
-  /// (below that, packing operands outweighs multiplying them) and at most
-  /// 512×512.
+  /// The cut that `blurt_gemm_*` uses: a tile for every 2^26
+  /// multiply-adds of the whole batch, but at least four, so that a few threads
+  /// have equal shares; of 32,768 elements or more, below which packing the
+  /// operands outweighs multiplying them, and 262,144 or fewer.
   static GemmTiling forShape(int64_t batch, int64_t m, int64_t n, int64_t k) {
-    constexpr int64_t kTiles = 8, kLeast = 128, kMost = 512;
-    int64_t tileM = std::min(m, kMost), tileN = std::min(n, kMost);
-    auto tasks = [&] {
-      return batch * ((m + tileM - 1) / tileM) * ((n + tileN - 1) / tileN);
-    };
-    while (tasks() < kTiles && std::max(tileM, tileN) >= 2 * kLeast) {
-      int64_t &longer = tileM >= tileN ? tileM : tileN;
-      longer = (longer + 1) / 2;
+    double area = double(m) * double(n);
+    double wanted = std::max(4.0, double(batch) * area * double(k) / 0x1p26) /
+                    double(batch);
+    double pieces = std::max(area / 262144, std::min(wanted, area / 32768));
+    // Each row of tiles packs all of op(B) once more and each column of tiles
+    // all of op(A), which costs more than twice as much an element.
+    double bestCost = 0;
+    GemmTiling best{};
+    for (int64_t countM = 1; countM <= std::max(std::ceil(pieces), 1.0);
+         ++countM) {
+      auto countN = int64_t(std::ceil(std::max(pieces / double(countM), 1.0)));
+      double cost =
+          0.4 * double(countM) * double(n) + double(countN) * double(m);
+      if (best.tileM && cost >= bestCost)
+        continue;
+      bestCost = cost;
+      best =
+          withTiles(m, n, (m + countM - 1) / countM, (n + countN - 1) / countN);
     }
-    return withTiles(m, n, tileM, tileN);
+    return best;
   }
 
   /// Tiles worth giving to a thread: about 100,000 multiply-adds.

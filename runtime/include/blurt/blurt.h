@@ -44,14 +44,14 @@ typedef enum blurt_dtype {
 } blurt_dtype;
 
 typedef enum blurt_role {
-  BLURT_PARAM = 0,    /* trained parameter                                   */
-  BLURT_MOMENT1 = 1,  /* optimizer state of the parameter of the same name   */
-  BLURT_MOMENT2 = 2,  /* second optimizer state of the same name             */
-  BLURT_CACHE = 3,    /* generation state; zeroed when a sequence begins     */
-  BLURT_INPUT = 4,    /* written by the caller before an entry is called     */
-  BLURT_OUTPUT = 5,   /* read by the caller after an entry returned          */
-  BLURT_SCALAR = 6,   /* rank-0 input: lr, beta1, step, seed, position, …    */
-  BLURT_GRADIENT = 7  /* output of `train`: gradient before clipping         */
+  BLURT_PARAM = 0,   /* trained parameter                                   */
+  BLURT_MOMENT1 = 1, /* optimizer state of the parameter of the same name   */
+  BLURT_MOMENT2 = 2, /* second optimizer state of the same name             */
+  BLURT_CACHE = 3,   /* generation state; zeroed when a sequence begins     */
+  BLURT_INPUT = 4,   /* written by the caller before an entry is called     */
+  BLURT_OUTPUT = 5,  /* read by the caller after an entry returned          */
+  BLURT_SCALAR = 6,  /* rank-0 input: lr, beta1, step, seed, position, …    */
+  BLURT_GRADIENT = 7 /* output of `train`: gradient before clipping         */
 } blurt_role;
 
 typedef enum blurt_init_kind {
@@ -75,13 +75,13 @@ typedef struct blurt_tensor {
   int32_t dtype;           /* blurt_dtype                                     */
   int32_t rank;            /* 0 … 8                                           */
   int32_t export_transpose; /* 1: weight files store the two dims swapped     */
-  const int64_t *shape;    /* `rank` extents                                  */
-  uint64_t offset;         /* bytes from the arena's base                     */
-  int64_t stack_count;     /* iterations, 0 outside stacks                    */
-  int64_t stack_first;     /* number of the first iteration                   */
-  uint64_t stack_stride;   /* bytes between iterations                        */
-  int32_t init_kind;       /* blurt_init_kind, for BLURT_PARAM                */
-  int32_t decay;           /* 1: weight decay applies                         */
+  const int64_t *shape;  /* `rank` extents                                  */
+  uint64_t offset;       /* bytes from the arena's base                     */
+  int64_t stack_count;   /* iterations, 0 outside stacks                    */
+  int64_t stack_first;   /* number of the first iteration                   */
+  uint64_t stack_stride; /* bytes between iterations                        */
+  int32_t init_kind;     /* blurt_init_kind, for BLURT_PARAM                */
+  int32_t decay;         /* 1: weight decay applies                         */
   double init_a, init_b;
 } blurt_tensor;
 
@@ -145,8 +145,9 @@ extern const blurt_program blurt_program_main;
  */
 typedef void (*blurt_kernel)(void *const *args, int64_t begin, int64_t end);
 
-/* Runs tasks [0, tasks) of `kernel` on the thread pool of `ctx` and returns when
- * all are done. `grain` is the least number of tasks worth giving to a thread.
+/* Runs tasks [0, tasks) of `kernel` on the thread pool of `ctx` and returns
+ * when all are done. `grain` is the least number of tasks worth giving to a
+ * thread.
  */
 void blurt_parallel(void *ctx, blurt_kernel kernel, void *const *args,
                     int64_t tasks, int64_t grain);

@@ -57,10 +57,16 @@ struct InfoOptions : CommonOptions {
   bool memory = false;
 };
 
+struct CallOptions : CommonOptions {
+  std::string entry, inputs, outputs;
+  bool state = false;
+};
+
 void runTrain(const blurt_program &program, const TrainOptions &options);
 void runEval(const blurt_program &program, const EvalOptions &options);
 void runGenerate(const blurt_program &program, const GenerateOptions &options);
 void runInfo(const blurt_program &program, const InfoOptions &options);
+void runCall(const blurt_program &program, const CallOptions &options);
 
 /// The token inputs of an entry that trains or evaluates a language model.
 struct TokenInputs {

@@ -55,7 +55,7 @@ struct Unsupported {
   void check() const {
     for (const auto &[option, why] : options)
       if (option->count())
-        throw badInput(option->get_name() + ": " + why);
+        throw badInput("--" + option->get_lnames().front() + ": " + why);
   }
 };
 
@@ -196,6 +196,18 @@ void defineGenerate(CLI::App &command, GenerateOptions &o) {
                      "llm.c tokenizer file; byte-level vocabularies need none");
 }
 
+void defineCall(CLI::App &command, CallOptions &o) {
+  addCommon(command, o);
+  command.add_option("--entry", o.entry, "entry to call, once")->required();
+  command
+      .add_option("--inputs", o.inputs,
+                  "inputs, scalars and parameters by name (safetensors)")
+      ->required();
+  command.add_option("--outputs", o.outputs,
+                     "where to write outputs and gradients (safetensors)");
+  command.add_flag("--state", o.state, "write the state after the call too");
+}
+
 int report(const Error &error) {
   std::fflush(stdout);
   std::fprintf(stderr, "error: %s\n", error.what());
@@ -219,10 +231,20 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   CLI::App *infoCommand = app.add_subcommand("info", "what this program is");
   infoCommand->add_flag("--memory", info.memory,
                         "who owns the memory; allocates the arena");
+  CallOptions call;
+  CLI::App *callCommand = app.add_subcommand(
+      "call", "run one entry on tensors from a file, for tests");
+  defineCall(*callCommand, call);
   CLI::App *tuneCommand =
       app.add_subcommand("tune", "choose library algorithms for this machine");
   std::string tuneOutput;
   tuneCommand->add_option("-o", tuneOutput, "where to write the choice");
+  auto named = [&](CLI::App *command) {
+    return command->get_name() == argv[1];
+  };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty())
+    throw badInput(std::string("unknown command '") + argv[1] +
+                   "' (see --help)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {
@@ -247,6 +269,8 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
     runGenerate(program, generate);
   } else if (*infoCommand) {
     runInfo(program, info);
+  } else if (*callCommand) {
+    runCall(program, call);
   } else {
     throw badInput(std::string("tune: not needed for target ") +
                    program.target);

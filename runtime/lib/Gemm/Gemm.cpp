@@ -37,9 +37,11 @@ __attribute__((constructor(101))) void configureOpenBlas() {
 #endif
 }
 
-/// For a shared OpenBLAS, whose constructor ran before ours.
-__attribute__((constructor)) void limitOpenBlas() {
-  openblas_set_num_threads(1);
+/// For a shared OpenBLAS, which read its environment before us. Not in a
+/// constructor: that of a static OpenBLAS may come after ours.
+void limitOpenBlas() {
+  static const bool once = (openblas_set_num_threads(1), true);
+  (void)once;
 }
 
 int toBlasInt(int64_t value) {
@@ -95,6 +97,7 @@ void gemmTile(bool ta, bool tb, int64_t m, int64_t n, int64_t k, T alpha,
     return;
   if (k <= 0)
     return scaleRows(m, n, beta, c, ldc);
+  limitOpenBlas();
   // BLAS wants a row length of at least the extent even where there is only
   // one row.
   int ldA = toBlasInt(std::max(lda, ta ? m : k));

@@ -152,8 +152,11 @@ double meanLoss(void *arena, int64_t count) {
 #endif
 }
 
-[[maybe_unused]] void eval(void *, void *arena) {
+[[maybe_unused]] void eval(void *ctx, void *arena) {
   *at<double>(arena, Loss) = meanLoss(arena, kBatch * kSeq);
+#if defined(MOCK_DEBUG)
+  blurt_debug_define(ctx, at<void>(arena, Loss), 8, "op 'mean' result 0");
+#endif
 }
 
 [[maybe_unused]] void logits(void *arena, int64_t count) {
@@ -182,12 +185,13 @@ double meanLoss(void *arena, int64_t count) {
 }
 
 const int64_t kTableShape[] = {kVocab, kVocab}, kScaleShape[] = {2, 3};
-const int64_t kTrainShape[] = {kMicro, kBatch, kSeq},
-              kEvalShape[] = {kBatch, kSeq};
-const int64_t kChunkShape[] = {1, kChunk}, kOneShape[] = {1, 1};
-const int64_t kChunkLogits[] = {1, kChunk, kVocab},
-              kOneLogits[] = {1, 1, kVocab};
-const int64_t kCacheShape[] = {16};
+[[maybe_unused]] const int64_t kTrainShape[] = {kMicro, kBatch, kSeq},
+                               kEvalShape[] = {kBatch, kSeq};
+[[maybe_unused]] const int64_t kChunkShape[] = {1, kChunk},
+                               kOneShape[] = {1, 1};
+[[maybe_unused]] const int64_t kChunkLogits[] = {1, kChunk, kVocab},
+                               kOneLogits[] = {1, 1, kVocab};
+[[maybe_unused]] const int64_t kCacheShape[] = {16};
 
 blurt_tensor tensor(const char *name, blurt_role role, blurt_dtype dtype,
                     int32_t rank, const int64_t *shape, uint64_t offset) {

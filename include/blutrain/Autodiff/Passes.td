@@ -1,0 +1,237 @@
+//===- Passes.td - from a model to its training step -------*- tablegen -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLUTRAIN_AUTODIFF_PASSES_TD
+#define BLUTRAIN_AUTODIFF_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def InstantiateProgramsPass : Pass<"blu-instantiate-programs", "::mlir::ModuleOp"> {
+  let summary = "one model of static shapes for each program of the executable";
+  let description = [{
+    Replaces the module's only `blu.model` by a copy for each program it can be run
+    as, with the results that program needs and every unknown dim replaced: dim 0
+    of an argument by the batch, dim 1 by the sequence length. `train` and `eval`
+    keep `loss`. `prefill` (a chunk of the prompt) and `decode` (one token) keep
+    `logits` and run on one sequence; a model has them if it has an argument
+    `tokens`, a result `logits` and the attribute `blu.context`, and all its
+    attention is causal. An unknown dim that is left over is an error.
+
+    ```mlir
+    blu.model @m(%x: tensor<?x4xf32> {blu.name = "x"}) -> (tensor<f32> {blu.name = "loss"}) {…}
+    // batch=8 becomes
+    blu.model @train(%x: tensor<8x4xf32> …) -> (tensor<f32> …) attributes {blu.program = 0 : i32, …} {…}
+    blu.model @eval(%x: tensor<8x4xf32> …) -> (tensor<f32> …) attributes {blu.program = 1 : i32, …} {…}
+    ```
+  }];
+  let options = [
+    Option<"batch", "batch", "int64_t", /*default=*/"0",
+           "sequences or samples a microbatch; 0 if the model says it">,
+    Option<"seq", "seq", "int64_t", /*default=*/"0",
+           "tokens a sequence; 0 if the model says it or has none">,
+    Option<"trainOnly", "train-only", "bool", /*default=*/"false",
+           "only the train program">
+  ];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def SetPrecisionPass : Pass<"blu-set-precision", "::mlir::ModuleOp"> {
+  let summary = "element types by precision policy";
+  let description = [{
+    `fp32` leaves models, which are written in f32, as they are; `fp64` makes every
+    f32 an f64.
+
+    ```mlir
+    %y = blu.exp %x : tensor<8xf32>
+    // policy=fp64 becomes
+    %y = blu.exp %x : tensor<8xf64>
+    ```
+  }];
+  let options = [Option<"policy", "policy", "std::string", /*default=*/"\"fp32\"",
+                        "fp64 or fp32">];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def RematerializePass : Pass<"blu-rematerialize", "::mlir::ModuleOp"> {
+  let summary = "a checkpoint region around the body of each outermost stack";
+  let description = [{
+    Then only what goes from iteration to iteration is saved. Only the train program.
+
+    ```mlir
+    %y = blu.stack "b" [0 to 4] iteration(%i) carry(%h = %x) : … { %n = blu.exp %h : …  blu.yield %n : … }
+    // becomes
+    %y = blu.stack "b" [0 to 4] iteration(%i) carry(%h = %x) : … {
+      %c = blu.checkpoint -> … { %n = blu.exp %h : …  blu.yield %n : … }
+      blu.yield %c : …
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def KeyDropoutPass : Pass<"blu-key-dropout", "::mlir::ModuleOp"> {
+  let summary = "keys for dropout in training, no dropout elsewhere";
+  let description = [{
+    Sets the rate of every `blu.dropout` of the train program if asked to and gives
+    it a key of the scalars `seed` and `step`, its place in the model and the
+    iterations of the stacks around it. Other programs lose their dropout, and so
+    does the train program at rate 0.
+
+    ```mlir
+    %y = blu.dropout %x rate = 1.000000e-01 : tensor<8xf32>
+    // becomes
+    %k = blu.random_key %seed, %step site = 0 : (tensor<i64>, tensor<i64>) -> tensor<i64>
+    %y = blu.dropout %x key %k rate = 1.000000e-01 : tensor<8xf32>
+    ```
+  }];
+  let options = [Option<"rate", "rate", "double", /*default=*/"-1.0",
+                        "rate of every dropout; negative keeps the model's">];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def MaterializeStatePass : Pass<"blu-materialize-state", "::mlir::ModuleOp"> {
+  let summary = "models become steps, parameters become arguments";
+  let description = [{
+    Each `blu.model` with a program becomes a `blu.step`. A parameter becomes an
+    argument of role `param`; those of a stack become one argument with the
+    iterations along dim 0, and a slice of the stack.
+
+    ```mlir
+    blu.model @eval(%x: tensor<8x4xf32> {blu.name = "x"}) -> (tensor<8x4xf32> {blu.name = "y"}) attributes {blu.program = 1 : i32} {
+      %w = blu.param "w" init(#blu.ones) : tensor<4xf32>
+      …
+    // becomes
+    blu.step @eval program(eval) (%w: tensor<4xf32> {blu.tensor = {name = "w", role = "param", init = "ones", …}},
+                   %x: tensor<8x4xf32> {blu.tensor = {name = "x", role = "input"}})
+        -> (tensor<8x4xf32> {blu.tensor = {name = "y", role = "output"}}) {
+    ```
+  }];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def CacheAttentionPass : Pass<"blu-cache-attention", "::mlir::ModuleOp"> {
+  let summary = "generation attends over a key-value cache";
+  let description = [{
+    In the steps prefill and decode, each `blu.attention` becomes a
+    `blu.cached_attention` over caches of the model's context length, state of the
+    step with role `cache`; `blu.positions` starts at the scalar `position`.
+
+    ```mlir
+    %o, %lse = blu.attention %q, %k, %v scale = 0.125 causal : …
+    // becomes
+    %o, %kc1, %vc1 = blu.cached_attention %q, %k, %v, %kc, %vc at %position scale = 0.125 : …
+    ```
+  }];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def DifferentiateLossPass : Pass<"blu-differentiate", "::mlir::ModuleOp"> {
+  let summary = "the backward pass of the train step";
+  let description = [{
+    Adds to the train step one result of role `gradient` for each parameter: the
+    derivative of the result `loss`. With microbatches the loss and its gradient
+    are divided by their number, so that they add up to the mean.
+
+    ```mlir
+    blu.step @train program(train) (%w: …) -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}})
+    // becomes
+    blu.step @train program(train) (%w: …) -> (tensor<f32> {…"loss"…}, tensor<4xf32> {blu.tensor = {name = "w", role = "gradient"}})
+    ```
+  }];
+  let options = [
+    Option<"microbatches", "microbatches", "int64_t", /*default=*/"1",
+           "microbatches a step">,
+    Option<"recompute", "recompute", "std::string", /*default=*/"\"cheap\"",
+           "what stacks compute again in the backward pass: views, cheap">
+  ];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def ChunkLossHeadPass : Pass<"blu-chunk-loss-head", "::mlir::ModuleOp"> {
+  let summary = "loss and its gradient by chunks of rows, without full logits";
+  let description = [{
+    A `blu.linear` without bias whose result only goes into `blu.cross_entropy`,
+    `blu.cross_entropy_grad` and the two products of its gradient is computed,
+    with all of these, chunk by chunk of rows in a stack. The number of counted rows
+    is known beforehand, so nothing is computed twice.
+
+    ```mlir
+    %z = blu.linear %x, %w : (tensor<64x8xf32>, tensor<1000x8xf32>) -> tensor<64x1000xf32>
+    %l = blu.cross_entropy %z, %t ignore_index = -100 reduction(mean) : …
+    // becomes
+    %sum = blu.stack "loss_head" [0 to 4] iteration(%i) carry(%s = %zero) slices(%xc = …, %tc = …) : … {
+      %z = blu.linear %xc, %w : (tensor<16x8xf32>, tensor<1000x8xf32>) -> tensor<16x1000xf32>
+      %l = blu.cross_entropy %z, %tc ignore_index = -100 reduction(sum) : …
+      …
+    ```
+  }];
+  let options = [Option<"bytes", "bytes", "int64_t", /*default=*/"4194304",
+                        "most bytes of logits a chunk; 0 disables the pass">];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def AccumulateGradientsPass : Pass<"blu-accumulate-gradients", "::mlir::ModuleOp"> {
+  let summary = "the step over several microbatches";
+  let description = [{
+    Moves the body of the train step into a `blu.accumulate` over `microbatches`;
+    inputs get a new dim 0 of that extent.
+
+    ```mlir
+    %g = … %x …
+    // becomes
+    %g = blu.accumulate [4] iteration(%k) slices(%x = %xs) : … { %g1 = … %x …  blu.yield %g1 : … }
+    ```
+  }];
+  let options = [Option<"microbatches", "microbatches", "int64_t",
+                        /*default=*/"1", "microbatches a step">];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def AppendOptimizerPass : Pass<"blu-append-optimizer", "::mlir::ModuleOp"> {
+  let summary = "norm, clipping and parameter updates at the end of the step";
+  let description = [{
+    Adds to the train step the optimizer's state as arguments, hyperparameters as
+    scalars, and new state as donated results; the global norm of the gradients
+    becomes the output `grad_norm`. Gradients stay outputs, as they are before
+    clipping.
+
+    ```mlir
+    blu.return %loss, %g : …
+    // becomes
+    %n = blu.global_norm %g : (tensor<4xf32>) -> tensor<f32>
+    %s = blu.clip_scale %n, %clip : (tensor<f32>, tensor<f64>) -> tensor<f32>
+    %c = blu.mul %g, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %w1, %m1, %v1 = blu.adamw %w, %c, %m, %v step %t lr %lr betas %b1, %b2 eps %e weight_decay %wd : tensor<4xf32>
+    blu.return %loss, %g, %w1, %m1, %v1, %n : …
+    ```
+  }];
+  let options = [Option<"optimizer", "optimizer", "std::string",
+                        /*default=*/"\"adamw\"", "adamw or sgd">];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def VjpPass : Pass<"blu-vjp", "::mlir::ModuleOp"> {
+  let summary = "a step that computes a model's results and vector-Jacobian product";
+  let description = [{
+    For tests and experiments: replaces the module's only `blu.model`, whose shapes
+    are static, by the step `vjp`. Beside the model's inputs it has an input
+    `gout.R` for each float result R; it returns each result and, for each float
+    argument or parameter A, `gin.A`: the derivative of Σ_R Σ R·gout.R by A.
+
+    ```mlir
+    blu.model @m(%x: tensor<4xf32> {blu.name = "x"}) -> (tensor<4xf32> {blu.name = "y"}) {…}
+    // becomes
+    blu.step @vjp program(vjp) (%x: … "x" …, %g: … "gout.y" …) -> (… "y" …, … "gin.x" …) {…}
+    ```
+  }];
+  let options = [
+    Option<"recompute", "recompute", "std::string", /*default=*/"\"cheap\"",
+           "what stacks compute again in the backward pass: views, cheap">
+  ];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+#endif // BLUTRAIN_AUTODIFF_PASSES_TD

@@ -1,0 +1,75 @@
+//===- Passes.td - passes within a stage -------------------*- tablegen -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLUTRAIN_TRANSFORMS_PASSES_TD
+#define BLUTRAIN_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// The plan stage
+//===----------------------------------------------------------------------===//
+
+def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
+  let summary = "give every tensor of every entry a place in the arena";
+  let description = [{
+    Takes `blurt` functions over tensors (the `fuse` stage) to functions over
+    one arena (the `plan` stage): views cost nothing, producers write straight
+    into concatenations, collections and carried values, donated state is
+    updated in place, and everything else is packed by lifetime.
+
+    ```mlir
+    func.func @eval(%x: tensor<8xf32> {blu.tensor = {name = "x", role = "input"}})
+        -> (tensor<8xf32> {blu.tensor = {name = "y", role = "output"}}) {
+      %y = blurt.group "exp" domain [8] ins(%x [#id] : tensor<8xf32>)
+          outs([#id]) -> tensor<8xf32> {...}
+      return %y : tensor<8xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    func.func @eval(%ctx: !llvm.ptr, %arena: memref<64xi8>) {
+      %x = blurt.slot %arena offset 0 {buffer = 0} : memref<64xi8> -> memref<8xf32>
+      blurt.group "exp" domain [8] ins(%x [#id] : memref<8xf32>)
+          outs(%x [#id] : memref<8xf32>) {...}
+      return
+    }
+    ```
+    and the module's `blurt.program` says where the tensors of the interface
+    lie. The integer `buffer` on a slot names the storage it is part of.
+
+    A donated result that cannot be computed in place is an error that names the
+    state tensor and the operation that still reads the old value.
+  }];
+  let options = [
+    Option<"memoryLimit", "memory-limit", "int64_t", /*default=*/"0",
+           "Refuse a plan whose peak is above this many bytes (0: no limit)">,
+    Option<"debugMemory", "debug-memory", "bool", /*default=*/"false",
+           "Check every operand against its live interval at run time">,
+    Option<"reportFile", "report", "std::string", /*default=*/"\"\"",
+           "Write the plan report as JSON to this file">];
+  let statistics = [
+    Statistic<"numStorages", "storages", "Number of storages">,
+    Statistic<"numCopies", "copies", "Number of copies inserted">];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::blurt::BlurtDialect",
+    "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+}
+
+def VerifyPlanPass : Pass<"blurt-verify-plan", "::mlir::ModuleOp"> {
+  let summary = "check that no two live buffers of a plan overlap";
+  let description = [{
+    Recomputes from plan-form IR alone, without the analyses of `blurt-plan`,
+    when each buffer is live: from its first to its last access in program
+    order, through all of a loop unless it is written before it is read in
+    every iteration. Fails if buffers that are live at one time share a byte, if
+    a slot reaches past the arena or out of its buffer's entry in
+    `blurt.program`, or if something other than plan-form operations is left.
+  }];
+}
+
+#endif // BLUTRAIN_TRANSFORMS_PASSES_TD

@@ -1,0 +1,89 @@
+//===- Plan.h - the plan stage as a library ---------------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// What `blurt-plan` does, for tools that want the report as data. The steps, in
+// order: normalizeForPlan (copies that no placement can avoid), Lifetimes and
+// Placement (Analysis), packBuffers (Analysis), and the rewriting to plan form.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLUTRAIN_TRANSFORMS_PLAN_H
+#define BLUTRAIN_TRANSFORMS_PLAN_H
+
+#include "blutrain/Analysis/Packing.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include <string>
+#include <vector>
+
+namespace blutrain {
+
+struct PlanOptions {
+  /// Refuse a plan with a higher peak; 0 means no limit.
+  int64_t memoryLimit = 0;
+  /// Emit calls of blurt_debug_define, _use and _retire.
+  bool debugMemory = false;
+  PackingOptions packing;
+};
+
+/// One storage of the plan: who holds which bytes when.
+struct PlanOwner {
+  std::string name;     ///< tensor or kernel
+  std::string location; ///< file:line:column of the source, if known
+  std::string category; ///< param, moment1, moment2, cache, input, scalar,
+                        ///< output, gradient, activation or workspace
+  std::string entry;    ///< empty for state, which all entries share
+  int64_t bytes = 0, offset = 0;
+  /// Program positions, both included; state lives always (0, -1).
+  int64_t begin = 0, end = -1;
+};
+
+struct PlanKernel {
+  std::string name, entry;
+  int64_t count = 0; ///< operations that launch it, loops counted once
+};
+
+struct PlanEntry {
+  std::string name;
+  int64_t peakBytes = 0;
+  /// State plus the most scratch that is live at one time.
+  int64_t lowerBound = 0;
+};
+
+struct PlanReport {
+  int64_t peakBytes = 0, lowerBound = 0, stateBytes = 0;
+  std::vector<PlanEntry> entries;
+  std::vector<PlanOwner> owners;
+  std::vector<PlanKernel> kernels;
+  int64_t copies = 0; ///< copies that placement could not avoid
+};
+
+/// Plans all functions of the module and rewrites them to plan form.
+mlir::FailureOr<PlanReport> planModule(mlir::ModuleOp module,
+                                       const PlanOptions &options);
+
+/// Writes the report as one JSON object with the keys peak_bytes, lower_bound,
+/// state_bytes, entries, owners, reserves, kernels and collectives (the last
+/// for others to fill).
+void writePlanReportJson(const PlanReport &report, llvm::raw_ostream &os);
+
+/// `blurt-plan` with options from C++; fills `report` if it is not null, which
+/// must outlive the pass.
+std::unique_ptr<mlir::Pass> createPlanPass(const PlanOptions &options,
+                                           PlanReport *report);
+
+/// Inserts, in tensor form, the copies that every placement needs: before a
+/// reshape that no strides express, before a library call that cannot read the
+/// strides of its operand, and of carried values that change places.
+void normalizeForPlan(mlir::func::FuncOp func);
+
+/// What blurt-verify-plan checks.
+mlir::LogicalResult verifyPlan(mlir::ModuleOp module);
+
+} // namespace blutrain
+
+#endif // BLUTRAIN_TRANSFORMS_PLAN_H

@@ -1,0 +1,409 @@
+//===- FusionPass.cpp - which groups merge --------------------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// The rules, in the order they are tried until none applies:
+//
+//   clone    a cheap group whose readers are all groups goes into each of them,
+//            if that moves no more bytes;
+//   edge     a group joins the first reader that can take it;
+//   scalar   groups of one point join;
+//   sibling  groups that read the same value join.
+//
+// Cost: bytes read and written by the groups, each tensor once a group. A merge
+// must not raise it; joining siblings must lower it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FusionModel.h"
+#include "blutrain/Conversion/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace blutrain {
+#define GEN_PASS_DEF_FUSEGROUPS
+#include "blutrain/Conversion/Passes.h.inc"
+} // namespace blutrain
+
+using namespace mlir;
+using namespace blutrain;
+using blurt::GroupOp;
+
+//===----------------------------------------------------------------------===//
+// What groups are like
+//===----------------------------------------------------------------------===//
+
+/// Most operations of a body that is worth repeating in every reader.
+static constexpr unsigned kMaxCheapOps = 8;
+/// Most inputs of a scalar group that is repeated in every reader.
+static constexpr unsigned kMaxScalarInputs = 6;
+
+static bool isCheapOp(Operation &op) {
+  return isa<blurt::IndexOp, arith::ConstantOp, arith::AddFOp, arith::SubFOp,
+             arith::MulFOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp,
+             arith::CmpFOp, arith::CmpIOp, arith::SelectOp, arith::ExtFOp,
+             arith::TruncFOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
+             arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::AddIOp,
+             arith::SubIOp, arith::MulIOp, math::AbsFOp>(op);
+}
+
+/// Whether evaluating the group again costs next to nothing.
+static bool isCheap(GroupOp group) {
+  if (!group.getReduce().empty() || !group.getTables().empty())
+    return false;
+  // A uniform value is computed once a kernel.
+  if (isScalarGroup(group))
+    return group.getInputs().size() <= kMaxScalarInputs;
+  unsigned count = 0;
+  for (Operation &op : group.getBodyBlock()->without_terminator()) {
+    if (!isCheapOp(op))
+      return false;
+    count += !isa<arith::ConstantOp>(op);
+  }
+  return count <= kMaxCheapOps;
+}
+
+/// Whether rows along the innermost dim are reduced: a row stays at hand while
+/// it is read again.
+static bool isRowGroup(GroupOp group) {
+  for (int64_t dim = group.getDomain().size() - 1; dim >= 0; --dim)
+    if (group.getDomain()[dim] > 1)
+      return group.isReduced(dim);
+  return !group.getReduce().empty();
+}
+
+//===----------------------------------------------------------------------===//
+// What lies between two groups
+//===----------------------------------------------------------------------===//
+
+/// Whether a value of `first` reaches `second` other than straight into an
+/// input (`allowEdges`), that is through a third op or into a table.
+static bool hasOtherPath(GroupOp first, GroupOp second, bool allowEdges) {
+  Block *block = first->getBlock();
+  SmallVector<std::pair<Value, bool>> work; // value, reached through views only
+  DenseSet<std::pair<Operation *, unsigned>> seen;
+  for (Value result : first.getResults())
+    work.push_back({result, true});
+  while (!work.empty()) {
+    auto [value, isDirect] = work.pop_back_val();
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      Operation *op = block->findAncestorOpInBlock(*user);
+      if (op == second) {
+        if (!allowEdges || !isDirect ||
+            use.getOperandNumber() >= second.getInputs().size())
+          return true;
+        continue;
+      }
+      if (!op || !op->isBeforeInBlock(second))
+        continue;
+      bool stillDirect = isDirect && isViewOp(op);
+      if (!seen.insert({op, stillDirect}).second)
+        continue;
+      for (Value result : op->getResults())
+        work.push_back({result, stillDirect});
+    }
+  }
+  return false;
+}
+
+/// Whether `op` or what it contains uses a result of an op in `ops`.
+static bool usesAny(Operation *op, const DenseSet<Operation *> &ops) {
+  bool found = false;
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        found |= ops.contains(producer);
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+/// What has to move so that two groups can stand in one place.
+struct Between {
+  SmallVector<Operation *> readers; ///< need `first`, would move behind
+  SmallVector<Operation *> sources; ///< needed by `second`, would move before
+  unsigned numReaders = 0, numSources = 0; ///< without views
+
+  Between(GroupOp first, GroupOp second) {
+    DenseSet<Operation *> needFirst{first};
+    SmallVector<Operation *> ops;
+    for (Operation *op = first->getNextNode(); op != second;
+         op = op->getNextNode()) {
+      ops.push_back(op);
+      if (usesAny(op, needFirst)) {
+        needFirst.insert(op);
+        readers.push_back(op);
+        numReaders += !isViewOp(op);
+      }
+    }
+    // From the end: an op is needed if a needed one uses it.
+    DenseSet<Operation *> needed;
+    auto need = [&](Operation *root) {
+      root->walk([&](Operation *inner) {
+        for (Value operand : inner->getOperands())
+          if (Operation *producer = operand.getDefiningOp())
+            needed.insert(producer);
+      });
+    };
+    need(second);
+    for (Operation *op : llvm::reverse(ops))
+      if (needed.contains(op) && !needFirst.contains(op)) {
+        need(op);
+        sources.push_back(op);
+        numSources += !isViewOp(op);
+      }
+    std::reverse(sources.begin(), sources.end());
+  }
+
+  /// Moves as little as possible and returns where the merged group goes.
+  Operation *makeRoom(GroupOp first, GroupOp second) {
+    if (numSources < numReaders) {
+      for (Operation *op : sources)
+        op->moveBefore(first);
+      return first;
+    }
+    Operation *last = second;
+    for (Operation *op : readers) {
+      op->moveAfter(last);
+      last = op;
+    }
+    return second;
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct FuseGroups : public blutrain::impl::FuseGroupsBase<FuseGroups> {
+  using FuseGroupsBase::FuseGroupsBase;
+
+  void runOnOperation() override {
+    numBefore += countGroups();
+    clean();
+    SmallVector<Block *> blocks;
+    getOperation()->walk([&](Block *block) {
+      if (!isa<GroupOp>(block->getParentOp()))
+        blocks.push_back(block);
+    });
+    for (Block *block : blocks)
+      fuseBlock(*block);
+    clean();
+    numAfter += countGroups();
+  }
+
+private:
+  int64_t countGroups() {
+    int64_t count = 0;
+    getOperation()->walk([&](GroupOp) { ++count; });
+    return count;
+  }
+
+  /// Drops what is dead, from the last op to the first.
+  void clean() {
+    SmallVector<Operation *> ops;
+    getOperation()->walk([&](Operation *op) {
+      if (isa_and_nonnull<blurt::BlurtDialect>(op->getDialect()) &&
+          !isa<GroupOp>(op->getParentOp()))
+        ops.push_back(op);
+    });
+    for (Operation *op : llvm::reverse(ops)) {
+      if (auto group = dyn_cast<GroupOp>(op))
+        cleanGroup(group);
+      else if (isViewOp(op) && op->use_empty())
+        op->erase();
+    }
+  }
+
+  static SmallVector<GroupOp> groupsOf(Block &block) {
+    return llvm::to_vector(block.getOps<GroupOp>());
+  }
+
+  void fuseBlock(Block &block) {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      while (cloneOne(block) || mergeOneEdge(block))
+        changed = true;
+      while (mergeOnePair(block, MergeKind::Scalar) ||
+             mergeOnePair(block, MergeKind::Sibling))
+        changed = true;
+    }
+  }
+
+  bool fits(const MergePlan &plan) {
+    DenseSet<Value> values;
+    for (unsigned side : {0u, 1u})
+      for (const MergePlan::Access &input : plan.inputs[side])
+        values.insert(input.value);
+    unsigned tables = GroupOp(plan.first).getTables().size() +
+                      GroupOp(plan.second).getTables().size();
+    return values.size() + tables + plan.outputs.size() <= maxOperands;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Cheap groups into all readers
+  //===--------------------------------------------------------------------===//
+
+  /// The groups of the block that read `value`, through reshapes and
+  /// transposes; false if anything else does.
+  static bool collectReaders(Value value, Block &block,
+                             llvm::SetVector<Operation *> &readers) {
+    for (OpOperand &use : value.getUses()) {
+      Operation *user = use.getOwner();
+      if (user->getBlock() != &block)
+        return false;
+      if (isViewOp(user)) {
+        if (!collectReaders(user->getResult(0), block, readers))
+          return false;
+        continue;
+      }
+      auto group = dyn_cast<GroupOp>(user);
+      if (!group || use.getOperandNumber() >= group.getInputs().size())
+        return false;
+      readers.insert(group);
+    }
+    return true;
+  }
+
+  bool cloneOne(Block &block) {
+    for (GroupOp group : groupsOf(block)) {
+      if (!isCheap(group))
+        continue;
+      llvm::SetVector<Operation *> set;
+      if (!llvm::all_of(group.getResults(), [&](Value result) {
+            return collectReaders(result, block, set);
+          }))
+        continue;
+      SmallVector<GroupOp> readers;
+      for (Operation *op : set)
+        readers.push_back(cast<GroupOp>(op));
+      if (readers.size() < 2)
+        continue;
+      llvm::sort(readers,
+                 [](GroupOp a, GroupOp b) { return a->isBeforeInBlock(b); });
+      // All or none, so that the value need not be stored at all.
+      int64_t before = getBytesMoved(group), after = 0;
+      bool possible = true;
+      for (GroupOp reader : readers) {
+        auto plan = planMerge(group, reader, MergeKind::Clone);
+        possible = plan && fits(*plan);
+        if (!possible)
+          break;
+        before += plan->bytesBefore;
+        after += plan->bytesAfter;
+      }
+      if (!possible || after > before)
+        continue;
+      for (GroupOp reader : readers) {
+        auto plan = planMerge(group, reader, MergeKind::Clone);
+        OpBuilder builder(reader);
+        applyMerge(builder, *plan, MergeKind::Clone);
+        ++numCloned;
+      }
+      cleanGroup(group);
+      return true;
+    }
+    return false;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Producers into readers
+  //===--------------------------------------------------------------------===//
+
+  bool mergeOneEdge(Block &block) {
+    for (GroupOp reader : groupsOf(block))
+      for (Value input : reader.getInputs()) {
+        Operation *op = input.getDefiningOp();
+        while (op && isViewOp(op))
+          op = op->getOperand(0).getDefiningOp();
+        auto producer = dyn_cast_or_null<GroupOp>(op);
+        if (producer && producer->getBlock() == &block &&
+            tryEdge(producer, reader))
+          return true;
+      }
+    return false;
+  }
+
+  bool tryEdge(GroupOp producer, GroupOp reader) {
+    auto plan = planMerge(producer, reader, MergeKind::Edge);
+    if (!plan || !fits(*plan) || plan->bytesAfter > plan->bytesBefore)
+      return false;
+    // Evaluated more often than before: only if that is cheap.
+    if (plan->recomputesFirst && !isCheap(producer))
+      return false;
+    // Columns are not at hand any more when their sum is known.
+    if (plan->secondVariesAlongReduced && !isRowGroup(producer))
+      return false;
+    if (hasOtherPath(producer, reader, /*allowEdges=*/true))
+      return false;
+    merge(*plan, MergeKind::Edge, Between(producer, reader));
+    return true;
+  }
+
+  void merge(const MergePlan &plan, MergeKind kind, Between between) {
+    Operation *place = between.makeRoom(plan.first, plan.second);
+    OpBuilder builder(place);
+    applyMerge(builder, plan, kind);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Siblings and scalars
+  //===--------------------------------------------------------------------===//
+
+  static bool shareInput(GroupOp a, GroupOp b) {
+    DenseSet<Value> values;
+    for (Value input : a.getInputs())
+      values.insert(stripReshapes(input));
+    return llvm::any_of(b.getInputs(), [&](Value input) {
+      return cast<RankedTensorType>(input.getType()).getNumElements() > 1 &&
+             values.contains(stripReshapes(input));
+    });
+  }
+
+  bool mergeOnePair(Block &block, MergeKind kind) {
+    SmallVector<GroupOp> groups = groupsOf(block);
+    for (auto [i, second] : llvm::enumerate(groups))
+      for (GroupOp first : ArrayRef(groups).take_front(i)) {
+        if (kind == MergeKind::Scalar
+                ? !isScalarGroup(first) || !isScalarGroup(second) ||
+                      !first.getReduce().empty() || !second.getReduce().empty()
+                : !shareInput(first, second))
+          continue;
+        if (tryPair(first, second, kind))
+          return true;
+      }
+    return false;
+  }
+
+  bool tryPair(GroupOp first, GroupOp second, MergeKind kind) {
+    auto plan = planMerge(first, second, kind);
+    if (!plan || !fits(*plan) || plan->recomputesFirst)
+      return false;
+    if (kind == MergeKind::Sibling) {
+      if (plan->bytesAfter >= plan->bytesBefore)
+        return false;
+      // Elementwise work does not join columns that it does not feed.
+      bool oneReduces = first.getReduce().empty() != second.getReduce().empty();
+      GroupOp reducing = first.getReduce().empty() ? second : first;
+      if (oneReduces && !isRowGroup(reducing))
+        return false;
+    }
+    if (hasOtherPath(first, second, /*allowEdges=*/false))
+      return false;
+    // Neither should wait for, or run ahead of, much else: values would live
+    // longer.
+    Between between(first, second);
+    if (kind == MergeKind::Sibling &&
+        std::min(between.numReaders, between.numSources) > 0)
+      return false;
+    merge(*plan, kind, between);
+    return true;
+  }
+};
+} // namespace

@@ -1,0 +1,290 @@
+//===- Compile.cpp - model file to executable -----------------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blutrain/Driver/Compile.h"
+
+#include "blutrain/Codegen/Object.h"
+#include "blutrain/Pipelines/Registration.h"
+#include "blutrain/Transforms/Plan.h"
+
+#include "Blu/Blu.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace mlir;
+using namespace blutrain;
+
+namespace {
+
+raw_ostream &error() { return llvm::WithColor::error(llvm::errs()); }
+raw_ostream &note() { return llvm::WithColor::note(llvm::errs()); }
+
+/// A file that appears under its name only when it is complete.
+class AtomicFile {
+public:
+  explicit AtomicFile(StringRef path) : path(path) {}
+  ~AtomicFile() {
+    if (!temporary.empty())
+      llvm::sys::fs::remove(temporary);
+  }
+
+  LogicalResult open() {
+    if (auto code = llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd,
+                                                    temporary)) {
+      error() << "cannot write '" << path << "': " << code.message() << "\n";
+      temporary.clear();
+      return failure();
+    }
+    return success();
+  }
+
+  int descriptor() const { return fd; }
+  StringRef temporaryPath() const { return temporary; }
+
+  LogicalResult write(llvm::function_ref<void(raw_ostream &)> print) {
+    llvm::raw_fd_ostream os(fd, /*shouldClose=*/true);
+    print(os);
+    os.close();
+    if (!os.has_error())
+      return success();
+    error() << "cannot write '" << path << "': " << os.error().message()
+            << "\n";
+    os.clear_error();
+    return failure();
+  }
+
+  LogicalResult keep() {
+    if (auto code = llvm::sys::fs::rename(temporary, path)) {
+      error() << "cannot write '" << path << "': " << code.message() << "\n";
+      return failure();
+    }
+    temporary.clear();
+    return success();
+  }
+
+private:
+  std::string path;
+  SmallString<128> temporary;
+  int fd = -1;
+};
+
+LogicalResult writeFile(StringRef path,
+                        llvm::function_ref<void(raw_ostream &)> print) {
+  if (path == "-") {
+    print(llvm::outs());
+    return success();
+  }
+  AtomicFile file(path);
+  return failure(failed(file.open()) || failed(file.write(print)) ||
+                 failed(file.keep()));
+}
+
+void printModule(ModuleOp module, raw_ostream &os) {
+  OpPrintingFlags flags;
+  flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false);
+  module.print(os, flags);
+  os << "\n";
+}
+
+LogicalResult checkOptions(const CompileOptions &options) {
+  const StageOptions &stages = options.stages;
+  auto oneOf = [](StringRef flag, StringRef value,
+                  std::initializer_list<StringRef> allowed) {
+    if (llvm::is_contained(allowed, value))
+      return success();
+    error() << flag << ": expected "
+            << llvm::join(allowed.begin(), allowed.end(), ", ") << ", got '"
+            << value << "'\n";
+    return failure();
+  };
+  auto atLeast = [](StringRef flag, int64_t value, int64_t least) {
+    if (value >= least)
+      return success();
+    error() << flag << ": expected at least " << least << ", got " << value
+            << "\n";
+    return failure();
+  };
+  return failure(
+      failed(oneOf("--target", options.target, {"cpu"})) ||
+      failed(oneOf("--precision", stages.precision, {"fp64", "fp32"})) ||
+      failed(oneOf("--optimizer", stages.optimizer, {"adamw", "sgd"})) ||
+      failed(oneOf("--remat", stages.remat, {"none", "cheap", "full"})) ||
+      failed(atLeast("--batch", stages.batch, 0)) ||
+      failed(atLeast("--seq", stages.seq, 0)) ||
+      failed(atLeast("--accum", stages.microbatches, 1)));
+}
+
+/// What the program table says of the program as a whole, from the model and
+/// the options; stages pass it on.
+void describeProgram(ModuleOp module, const CompileOptions &options) {
+  Builder b(module.getContext());
+  NamedAttrList metadata;
+  StringRef name = "program";
+  for (blu::ModelOp model : module.getOps<blu::ModelOp>()) {
+    name = model.getSymName();
+    for (StringRef key : {"vocab_size", "context"})
+      if (auto value = model->getAttrOfType<IntegerAttr>(("blu." + key).str()))
+        metadata.set(key, b.getStringAttr(Twine(value.getInt())));
+  }
+  metadata.set("source", b.getStringAttr(llvm::sys::path::filename(
+                             options.input == "-" ? "stdin" : options.input)));
+  NamedAttrList program;
+  program.set("name", b.getStringAttr(name));
+  program.set("target", b.getStringAttr(options.target));
+  program.set("precision", b.getStringAttr(options.stages.precision));
+  program.set("optimizer", b.getStringAttr(options.stages.optimizer));
+  program.set("metadata", metadata.getDictionary(module.getContext()));
+  module->setAttr("blurt.program", program.getDictionary(module.getContext()));
+}
+
+/// Runs one stage. On failure says how to see it again.
+LogicalResult runStage(Stage stage, ModuleOp module,
+                       const CompileOptions &options, PlanReport &report) {
+  PassManager manager(module->getContext());
+  buildStage(stage, manager, options.stages, &report);
+  if (succeeded(manager.run(module)))
+    return success();
+  note() << "stage '" << stringifyStage(stage)
+         << "' failed; reproduce with: " << options.commandLine
+         << " --compile-to=" << stringifyStage(stage) << "\n";
+  return failure();
+}
+
+LogicalResult emitExecutable(ModuleOp module, const CompileOptions &options) {
+  auto target = blurt::CpuTarget::host(options.cpu, options.features);
+  AtomicFile executable(options.output);
+  if (failed(executable.open()))
+    return failure();
+  llvm::sys::Process::SafelyCloseFileDescriptor(executable.descriptor());
+
+  SmallString<128> object;
+  int fd;
+  if (auto code =
+          llvm::sys::fs::createTemporaryFile("blutrain", "o", fd, object)) {
+    error() << "cannot create a temporary object file: " << code.message()
+            << "\n";
+    return failure();
+  }
+  llvm::FileRemover removeObject(object);
+  {
+    llvm::raw_fd_ostream os(fd, /*shouldClose=*/true);
+    blurt::ObjectOptions dumps;
+    std::string ir;
+    llvm::raw_string_ostream irStream(ir);
+    SmallString<0> assembly;
+    llvm::raw_svector_ostream assemblyStream(assembly);
+    if (options.saveTemps) {
+      dumps.llvmIR = &irStream;
+      dumps.assembly = &assemblyStream;
+    }
+    if (failed(blurt::emitObject(module, target, os, dumps)))
+      return failure();
+    os.close();
+    if (os.has_error()) {
+      error() << "cannot write '" << object << "': " << os.error().message()
+              << "\n";
+      os.clear_error();
+      return failure();
+    }
+    if (options.saveTemps &&
+        (failed(writeFile(options.output + ".ll",
+                          [&](raw_ostream &o) { o << ir; })) ||
+         failed(writeFile(options.output + ".s",
+                          [&](raw_ostream &o) { o << assembly; }))))
+      return failure();
+  }
+  blurt::LinkOptions link;
+  link.linker = options.linker;
+  link.runtimeFolder = options.runtimeFolder;
+  if (failed(blurt::linkExecutable(object, executable.temporaryPath(), link,
+                                   llvm::errs())))
+    return failure();
+  return executable.keep();
+}
+
+LogicalResult compileModule(ModuleOp module, const CompileOptions &options) {
+  if (options.from == Stage::Input)
+    describeProgram(module, options);
+  PlanReport report;
+  bool planned = false;
+  Stage last = options.to.value_or(Stage::LLVM);
+  for (int i = int(options.from) + 1; i <= int(last); ++i) {
+    Stage stage = Stage(i);
+    if (failed(runStage(stage, module, options, report)))
+      return failure();
+    planned |= stage == Stage::Plan;
+    if (options.dumpStages.empty())
+      continue;
+    SmallString<128> path(options.dumpStages);
+    llvm::sys::path::append(path,
+                            Twine(i) + "-" + stringifyStage(stage) + ".mlir");
+    if (failed(
+            writeFile(path, [&](raw_ostream &os) { printModule(module, os); })))
+      return failure();
+  }
+  if (!options.report.empty()) {
+    if (!planned) {
+      error() << "--report: expected stage 'plan' to be among those that run\n";
+      return failure();
+    }
+    if (failed(writeFile(options.report, [&](raw_ostream &os) {
+          writePlanReportJson(report, os);
+        })))
+      return failure();
+  }
+  if (options.to)
+    return writeFile(options.output,
+                     [&](raw_ostream &os) { printModule(module, os); });
+  if (failed(emitExecutable(module, options)))
+    return failure();
+  if (planned)
+    llvm::outs() << options.output << ": arena " << report.peakBytes
+                 << " bytes, of which state " << report.stateBytes << "\n";
+  return success();
+}
+
+} // namespace
+
+int blutrain::compile(const CompileOptions &options) {
+  if (failed(checkOptions(options)))
+    return 1;
+  if (!options.dumpStages.empty())
+    if (auto code = llvm::sys::fs::create_directories(options.dumpStages)) {
+      error() << "--dump-stages: cannot create '" << options.dumpStages
+              << "': " << code.message() << "\n";
+      return 1;
+    }
+  std::string message;
+  std::unique_ptr<llvm::MemoryBuffer> buffer =
+      openInputFile(options.input, &message);
+  if (!buffer) {
+    error() << message << "\n";
+    return 1;
+  }
+  auto sources = std::make_shared<llvm::SourceMgr>();
+  sources->AddNewSourceBuffer(std::move(buffer), SMLoc());
+
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry);
+  SourceMgrDiagnosticHandler diagnostics(*sources, &context);
+  OwningOpRef<ModuleOp> module =
+      parseSourceFile<ModuleOp>(sources, ParserConfig(&context));
+  if (!module)
+    return 1;
+  return failed(compileModule(*module, options)) ? 1 : 0;
+}

@@ -1,0 +1,213 @@
+//===- Stages.cpp - what happens in each stage, and why there -------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blutrain/Pipelines/Stages.h"
+
+#include "blutrain/Autodiff/Passes.h"
+#include "blutrain/Codegen/Passes.h"
+#include "blutrain/Conversion/Passes.h"
+#include "blutrain/Pipelines/Passes.h"
+#include "blutrain/Transforms/Passes.h"
+#include "blutrain/Transforms/Plan.h"
+
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace blutrain;
+
+StringRef blutrain::stringifyStage(Stage stage) {
+  switch (stage) {
+  case Stage::Input:
+    return "input";
+  case Stage::Blu:
+    return "blu";
+  case Stage::Grad:
+    return "grad";
+  case Stage::Shard:
+    return "shard";
+  case Stage::Fuse:
+    return "fuse";
+  case Stage::Plan:
+    return "plan";
+  case Stage::Kernel:
+    return "kernel";
+  case Stage::LLVM:
+    return "llvm";
+  }
+  llvm_unreachable("covered switch");
+}
+
+std::optional<Stage> blutrain::symbolizeStage(StringRef name) {
+  return llvm::StringSwitch<std::optional<Stage>>(name)
+      .Case("blu", Stage::Blu)
+      .Case("grad", Stage::Grad)
+      .Case("shard", Stage::Shard)
+      .Case("fuse", Stage::Fuse)
+      .Case("plan", Stage::Plan)
+      .Case("kernel", Stage::Kernel)
+      .Case("llvm", Stage::LLVM)
+      .Default(std::nullopt);
+}
+
+/// Model file to static models, one for each program of the executable.
+static void buildBluStage(OpPassManager &pm, const StageOptions &options) {
+  // A vector-Jacobian product is of the model itself, as it is written.
+  if (!options.vjp) {
+    InstantiateProgramsPassOptions programs;
+    programs.batch = options.batch;
+    programs.seq = options.seq;
+    pm.addPass(createInstantiateProgramsPass(programs));
+  }
+  // Precision first of all: initialisers aside, no later pass then meets a
+  // type that the program does not have.
+  SetPrecisionPassOptions precision;
+  precision.policy = options.precision;
+  pm.addPass(createSetPrecisionPass(precision));
+}
+
+/// Static models to steps: the whole training step, still in blu.
+static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
+  std::string recompute = options.remat == "none" ? "views" : "cheap";
+  ChunkLossHeadPassOptions lossHead;
+  lossHead.bytes = options.lossHeadBytes;
+  if (options.vjp) {
+    VjpPassOptions vjp;
+    vjp.recompute = recompute;
+    pm.addPass(createVjpPass(vjp));
+    pm.addPass(createChunkLossHeadPass(lossHead));
+    pm.addPass(createCanonicalizerPass());
+    return;
+  }
+  // Checkpoint regions are part of what is differentiated.
+  if (options.remat == "full")
+    pm.addPass(createRematerializePass());
+  // From here on a program is a function of its state, so that gradients are
+  // derivatives by arguments.
+  pm.addPass(createMaterializeStatePass());
+  KeyDropoutPassOptions dropout;
+  dropout.rate = options.dropout;
+  pm.addPass(createKeyDropoutPass(dropout));
+  pm.addPass(createCacheAttentionPass());
+  DifferentiateLossPassOptions gradient;
+  gradient.microbatches = options.microbatches;
+  gradient.recompute = recompute;
+  pm.addPass(createDifferentiateLossPass(gradient));
+  // The head and its gradient are next to each other now; no other pass may
+  // have pulled them apart, so this comes at once.
+  pm.addPass(createChunkLossHeadPass(lossHead));
+  AccumulateGradientsPassOptions accumulate;
+  accumulate.microbatches = options.microbatches;
+  pm.addPass(createAccumulateGradientsPass(accumulate));
+  AppendOptimizerPassOptions optimizer;
+  optimizer.optimizer = options.optimizer;
+  pm.addPass(createAppendOptimizerPass(optimizer));
+  // Folds reshapes of reshapes and drops what nothing uses. Not CSE: it would
+  // undo rematerialisation.
+  pm.addPass(createCanonicalizerPass());
+}
+
+/// Tensors to places in the arena.
+static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
+                           PlanReport *report) {
+  PlanOptions plan;
+  plan.memoryLimit = options.memoryLimit;
+  plan.debugMemory = options.debugMemory;
+  pm.addPass(createPlanPass(plan, report));
+  pm.addPass(createVerifyPlanPass());
+}
+
+/// Groups to kernels of vector loops, everything else to calls of the runtime.
+static void buildKernelStage(OpPassManager &pm, const StageOptions &) {
+  pm.addPass(blurt::createBlurtEmitCpuKernels());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+/// To the LLVM dialect, with the table that the runtime reads.
+static void buildLLVMStage(OpPassManager &pm, const StageOptions &) {
+  blurt::buildLowerToLLVMPipeline(pm);
+}
+
+void blutrain::buildStage(Stage stage, OpPassManager &manager,
+                          const StageOptions &options, PlanReport *report) {
+  switch (stage) {
+  case Stage::Input:
+    return;
+  case Stage::Blu:
+    buildBluStage(manager, options);
+    break;
+  case Stage::Grad:
+    buildGradStage(manager, options);
+    break;
+  case Stage::Shard:
+    // One device: the step is its own shard.
+    break;
+  case Stage::Fuse:
+    // Steps to blurt: one group a kernel, library calls, views, loops.
+    buildFuseStage(manager);
+    break;
+  case Stage::Plan:
+    buildPlanStage(manager, options, report);
+    break;
+  case Stage::Kernel:
+    buildKernelStage(manager, options);
+    break;
+  case Stage::LLVM:
+    buildLLVMStage(manager, options);
+    break;
+  }
+  VerifyStagePassOptions verify;
+  verify.stage = stringifyStage(stage).str();
+  manager.addPass(createVerifyStagePass(verify));
+}
+
+namespace {
+/// The same options for `bt-opt`, by the names of bt-compile's flags.
+struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
+  StageOptions defaults;
+  Option<int64_t> batch{*this, "batch", llvm::cl::init(defaults.batch)};
+  Option<int64_t> seq{*this, "seq", llvm::cl::init(defaults.seq)};
+  Option<int64_t> accum{*this, "accum", llvm::cl::init(defaults.microbatches)};
+  Option<std::string> precision{*this, "precision",
+                                llvm::cl::init(defaults.precision)};
+  Option<std::string> optimizer{*this, "optimizer",
+                                llvm::cl::init(defaults.optimizer)};
+  Option<double> dropout{*this, "dropout", llvm::cl::init(defaults.dropout)};
+  Option<std::string> remat{*this, "remat", llvm::cl::init(defaults.remat)};
+  Option<int64_t> lossHeadBytes{*this, "loss-head-bytes",
+                                llvm::cl::init(defaults.lossHeadBytes)};
+  Option<bool> vjp{*this, "vjp", llvm::cl::init(defaults.vjp)};
+
+  StageOptions get() const {
+    StageOptions options;
+    options.batch = batch;
+    options.seq = seq;
+    options.microbatches = accum;
+    options.precision = precision;
+    options.optimizer = optimizer;
+    options.dropout = dropout;
+    options.remat = remat;
+    options.lossHeadBytes = lossHeadBytes;
+    options.vjp = vjp;
+    return options;
+  }
+};
+} // namespace
+
+void blutrain::registerStagePipelines() {
+  for (Stage stage : {Stage::Blu, Stage::Grad, Stage::Shard, Stage::Fuse,
+                      Stage::Plan, Stage::Kernel, Stage::LLVM}) {
+    std::string name = ("blutrain-" + stringifyStage(stage)).str();
+    std::string text = ("what stage '" + stringifyStage(stage) +
+                        "' does to the result of the stage before it")
+                           .str();
+    PassPipelineRegistration<PipelineOptions>(
+        name, text, [stage](OpPassManager &manager, const PipelineOptions &o) {
+          buildStage(stage, manager, o.get());
+        });
+  }
+}

@@ -1,0 +1,132 @@
+//===- PlanReport.cpp - an owner for every byte ---------------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PlanDetail.h"
+
+#include "llvm/Support/JSON.h"
+
+using namespace blutrain;
+using namespace mlir;
+
+std::string blutrain::getLocationString(Location loc) {
+  std::string text;
+  loc->walk([&](Location inner) {
+    auto file = dyn_cast<FileLineColLoc>(inner);
+    if (!file)
+      return WalkResult::advance();
+    llvm::raw_string_ostream(text) << file.getFilename().getValue() << ':'
+                                   << file.getLine() << ':' << file.getColumn();
+    return WalkResult::interrupt();
+  });
+  return text;
+}
+
+static std::string getAttr(DictionaryAttr tensor, StringRef key) {
+  auto value = tensor ? tensor.getAs<StringAttr>(key) : StringAttr();
+  return value ? value.getValue().str() : std::string();
+}
+
+std::pair<std::string, std::string>
+blutrain::describeContent(func::FuncOp func, const Content &content) {
+  using Kind = Content::Kind;
+  if (content.kind == Kind::Argument || content.kind == Kind::Output) {
+    DictionaryAttr tensor =
+        content.kind == Kind::Argument
+            ? func.getArgAttrOfType<DictionaryAttr>(content.index, "blu.tensor")
+            : func.getResultAttrOfType<DictionaryAttr>(content.index,
+                                                       "blu.tensor");
+    std::string name = getAttr(tensor, "name"), role = getAttr(tensor, "role");
+    if (name.empty())
+      name = (content.kind == Kind::Argument ? "argument " : "result ") +
+             std::to_string(content.index);
+    if (role.empty())
+      role = content.kind == Kind::Argument ? "input" : "output";
+    return {name, role};
+  }
+  std::string name = content.def->getName().stripDialect().str();
+  if (auto group = dyn_cast<blurt::GroupOp>(content.def))
+    name = group.getKernel().str();
+  else if (auto loop = dyn_cast<blurt::LoopOp>(content.def))
+    name = loop.getName().str() +
+           (content.kind == Kind::Iteration ? " counter"
+            : content.kind == Kind::Carry   ? " carry "
+            : content.kind == Kind::Saved   ? " saved carry "
+                                            : " collection ") +
+           (content.kind == Kind::Iteration ? std::string()
+                                            : std::to_string(content.index));
+  // What lives within one iteration is scratch of its kernels; the rest is
+  // what training keeps.
+  bool withinIteration = content.kind == Kind::Iteration ||
+                         (isa<blurt::LoopOp>(content.def->getParentOp()) &&
+                          !isa<blurt::LoopOp>(content.def));
+  return {name, withinIteration ? "workspace" : "activation"};
+}
+
+void blutrain::addOwners(const PlannedFunction &planned, PlanReport &report) {
+  const Lifetimes &lifetimes = *planned.lifetimes;
+  func::FuncOp func = planned.func;
+  for (auto [storage, offset] :
+       llvm::zip_equal(planned.placement->getStorages(), planned.offsets)) {
+    if (storage.isState)
+      continue;
+    const Content &content = lifetimes[storage.owner];
+    PlanOwner owner;
+    std::tie(owner.name, owner.category) = describeContent(func, content);
+    owner.location = getLocationString(content.def ? content.def->getLoc()
+                                       : content.kind == Content::Kind::Argument
+                                           ? content.values.front().getLoc()
+                                           : content.yielded.getLoc());
+    owner.entry = func.getName().str();
+    owner.bytes = storage.bytes;
+    owner.offset = offset;
+    owner.begin = storage.begin;
+    owner.end = storage.end;
+    report.owners.push_back(std::move(owner));
+  }
+}
+
+void blutrain::writePlanReportJson(const PlanReport &report,
+                                   llvm::raw_ostream &os) {
+  llvm::json::OStream json(os, /*IndentSize=*/2);
+  json.object([&] {
+    json.attribute("peak_bytes", report.peakBytes);
+    json.attribute("lower_bound", report.lowerBound);
+    json.attribute("state_bytes", report.stateBytes);
+    json.attribute("copies", report.copies);
+    json.attributeArray("entries", [&] {
+      for (const PlanEntry &entry : report.entries)
+        json.object([&] {
+          json.attribute("name", entry.name);
+          json.attribute("peak_bytes", entry.peakBytes);
+          json.attribute("lower_bound", entry.lowerBound);
+        });
+    });
+    json.attributeArray("owners", [&] {
+      for (const PlanOwner &owner : report.owners)
+        json.object([&] {
+          json.attribute("name", owner.name);
+          json.attribute("category", owner.category);
+          json.attribute("entry", owner.entry);
+          json.attribute("location", owner.location);
+          json.attribute("bytes", owner.bytes);
+          json.attribute("offset", owner.offset);
+          json.attribute("begin", owner.begin);
+          json.attribute("end", owner.end);
+        });
+    });
+    json.attributeArray("reserves", [] {});
+    json.attributeArray("kernels", [&] {
+      for (const PlanKernel &kernel : report.kernels)
+        json.object([&] {
+          json.attribute("name", kernel.name);
+          json.attribute("entry", kernel.entry);
+          json.attribute("count", kernel.count);
+        });
+    });
+    json.attributeArray("collectives", [] {});
+  });
+  os << '\n';
+}

@@ -1,0 +1,15 @@
+// RUN: bt-opt %s -split-input-file -verify-diagnostics
+
+func.func @log_softmax_C1(%x: tensor<3x4xf32>) {
+  // expected-error @+1 {{'blu.log_softmax' op dim is 2, the input has rank 2}}
+  %y = blu.log_softmax %x dim = 2 : tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @log_softmax_C1_negative(%x: tensor<3x4xf32>) {
+  // expected-error @+1 {{'blu.log_softmax' op dim is -1, the input has rank 2}}
+  %y = blu.log_softmax %x dim = -1 : tensor<3x4xf32>
+  return
+}

@@ -1,0 +1,15 @@
+// RUN: bt-opt %s -split-input-file -verify-diagnostics
+
+func.func @relu_C1(%x: tensor<3x4xf32>) {
+  // expected-error @+1 {{'blu.relu' op requires the same type for all operands and results}}
+  %y = "blu.relu"(%x) : (tensor<3x4xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @relu_integer(%x: tensor<4xi32>) {
+  // expected-error @+1 {{'blu.relu' op operand #0 must be ranked tensor of 64-bit float or 32-bit float or bfloat16 type values, but got 'tensor<4xi32>'}}
+  %y = blu.relu %x : tensor<4xi32>
+  return
+}

@@ -1,0 +1,15 @@
+// RUN: bt-opt %s -split-input-file -verify-diagnostics
+
+func.func @tanh_C1(%x: tensor<3x4xf32>) {
+  // expected-error @+1 {{'blu.tanh' op requires the same type for all operands and results}}
+  %y = "blu.tanh"(%x) : (tensor<3x4xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @tanh_integer(%x: tensor<4xi32>) {
+  // expected-error @+1 {{'blu.tanh' op operand #0 must be ranked tensor of 64-bit float or 32-bit float or bfloat16 type values, but got 'tensor<4xi32>'}}
+  %y = blu.tanh %x : tensor<4xi32>
+  return
+}

@@ -1,0 +1,26 @@
+// RUN: bt-opt %s | bt-opt | FileCheck %s
+// RUN: bt-opt %s --emit-bytecode | bt-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @cross_entropy_mean(
+// CHECK-SAME: %[[X:.+]]: tensor<11x29xf32>, %[[T:.+]]: tensor<11xi32>
+// CHECK: blu.cross_entropy %[[X]], %[[T]] ignore_index = -100 reduction(mean) : (tensor<11x29xf32>, tensor<11xi32>) -> tensor<f32>
+func.func @cross_entropy_mean(%x: tensor<11x29xf32>, %t: tensor<11xi32>) {
+  %y = blu.cross_entropy %x, %t ignore_index = -100 reduction(mean) : (tensor<11x29xf32>, tensor<11xi32>) -> tensor<f32>
+  return
+}
+
+// CHECK-LABEL: func.func @cross_entropy_sum(
+// CHECK-SAME: %[[X:.+]]: tensor<11x29xf32>, %[[T:.+]]: tensor<11xi32>
+// CHECK: blu.cross_entropy %[[X]], %[[T]] ignore_index = -100 reduction(sum) : (tensor<11x29xf32>, tensor<11xi32>) -> tensor<f32>
+func.func @cross_entropy_sum(%x: tensor<11x29xf32>, %t: tensor<11xi32>) {
+  %y = blu.cross_entropy %x, %t ignore_index = -100 reduction(sum) : (tensor<11x29xf32>, tensor<11xi32>) -> tensor<f32>
+  return
+}
+
+// CHECK-LABEL: func.func @cross_entropy_none(
+// CHECK-SAME: %[[X:.+]]: tensor<11x29xf32>, %[[T:.+]]: tensor<11xi32>
+// CHECK: blu.cross_entropy %[[X]], %[[T]] ignore_index = -100 reduction(none) : (tensor<11x29xf32>, tensor<11xi32>) -> tensor<11xf32>
+func.func @cross_entropy_none(%x: tensor<11x29xf32>, %t: tensor<11xi32>) {
+  %y = blu.cross_entropy %x, %t ignore_index = -100 reduction(none) : (tensor<11x29xf32>, tensor<11xi32>) -> tensor<11xf32>
+  return
+}

@@ -1,0 +1,330 @@
+//===- CommandLineTest.cpp - Commands of whole executables ----------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// Runs the mock programs as a user would: arguments in; exit code, output and
+// files out.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TestFiles.h"
+#include "blurt/Safetensors.h"
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+using namespace blurt;
+using namespace blurt::test;
+using nlohmann::json;
+
+namespace {
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+class CommandLine : public TestFolder {
+protected:
+  void SetUp() override {
+    TestFolder::SetUp();
+    std::string text;
+    while (text.size() < 500)
+      text += "the cat sat on the mat. ";
+    std::vector<uint16_t> tokens(text.begin(), text.end());
+    writeFile(path("train_0.bin"),
+              shard16({tokens.begin(), tokens.begin() + 203}));
+    writeFile(path("train_1.bin"),
+              shard16({tokens.begin() + 203, tokens.end()}));
+    writeFile(path("val.bin"), shard16({tokens.begin(), tokens.begin() + 55}));
+  }
+
+  /// Runs a mock in the test's folder, `arguments` as a shell would read them.
+  Outcome run(const std::string &arguments, const std::string &mock = "",
+              const std::string &before = "") {
+    std::string command = "cd '" + folder.string() + "' && " + before + " '" +
+                          BLURT_MOCK_FOLDER "/blurt-mock" + mock + "' " +
+                          arguments + " >out.txt 2>err.txt";
+    int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+            readFile(path("out.txt")), readFile(path("err.txt"))};
+  }
+
+  /// Expects an exit code and a part of the first error line.
+  void expectError(const std::string &arguments, int code,
+                   const std::string &part, const std::string &mock = "") {
+    Outcome outcome = run(arguments, mock);
+    EXPECT_EQ(outcome.code, code) << arguments << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find("error: "), std::string::npos) << arguments;
+    EXPECT_NE(outcome.err.find(part), std::string::npos)
+        << arguments << "\ngot: " << outcome.err << "\nexpected: " << part;
+  }
+
+  std::vector<json> lines(const std::string &name) {
+    std::vector<json> result;
+    std::stringstream text(readFile(path(name)));
+    for (std::string line; std::getline(text, line);)
+      result.push_back(json::parse(line));
+    return result;
+  }
+
+  const std::string train = "train --data 'train_*.bin' --lr 0.1 --steps 40 ";
+};
+
+} // namespace
+
+TEST_F(CommandLine, TrainsEvaluatesAndGenerates) {
+  Outcome trained =
+      run(train + "--weight-decay 0 --save w.st --metrics m.jsonl "
+                  "--val val.bin --val-every 20");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("step 40/40"), std::string::npos);
+  std::vector<json> metrics = lines("m.jsonl");
+  ASSERT_EQ(metrics.size(), 43u);
+  EXPECT_EQ(metrics[0]["step"], 0);
+  EXPECT_TRUE(metrics[0].contains("val_loss"));
+  // Weights near zero: the loss of a uniform guess.
+  EXPECT_NEAR(double(metrics[1]["loss"]), std::log(256.0), 0.02);
+  EXPECT_EQ(metrics[1]["step"], 0);
+  EXPECT_EQ(metrics[1]["lr"], 0.1);
+  EXPECT_EQ(metrics[1]["tokens"], 32);
+  EXPECT_GT(metrics[1]["grad_norm"], 0);
+  EXPECT_GT(metrics[1]["step_ms"], 0);
+  EXPECT_GT(metrics[1]["tokens_per_s"], 0);
+  EXPECT_EQ(metrics[21]["step"], 20);
+  EXPECT_TRUE(metrics[21].contains("val_loss"));
+  EXPECT_EQ(metrics[41]["tokens"], 40 * 32);
+  EXPECT_EQ(metrics[42]["step"], 40);
+  double valLoss = metrics[42]["val_loss"];
+  EXPECT_LT(valLoss, 1.5);
+
+  Outcome evaluated =
+      run("eval --data val.bin --weights w.st --metrics e.jsonl");
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  json line = lines("e.jsonl").at(0);
+  // All of the data once: (55 - 1) / 16 whole batches.
+  EXPECT_EQ(line["batches"], 3);
+  EXPECT_EQ(line["tokens"], 48);
+  EXPECT_EQ(line["val_loss"], valLoss);
+  EXPECT_DOUBLE_EQ(line["perplexity"], std::exp(valLoss));
+  EXPECT_EQ(evaluated.out.substr(evaluated.out.find('\n') + 1),
+            readFile(path("e.jsonl")));
+  EXPECT_NE(evaluated.err.find("the last 6 tokens"), std::string::npos);
+
+  // Prompts of one chunk, of several, of a padded one, and past the last whole
+  // chunk of the context (24) go through different entries.
+  for (const char *prompt :
+       {"t", "the ", "the cat sat", "the cat sat on the ma"}) {
+    Outcome made = run(std::string("generate --weights w.st --temperature 0 "
+                                   "--max-tokens 2 --prompt '") +
+                       prompt + "'");
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(made.out.size(), std::strlen(prompt) + 3) << made.out;
+    EXPECT_EQ(made.out.rfind(prompt, 0), 0u) << made.out;
+  }
+  EXPECT_EQ(run("generate --weights w.st --temperature 0 --max-tokens 3 "
+                "--prompt-tokens 111")
+                .out,
+            "on t\n");
+}
+
+TEST_F(CommandLine, GeneratesDeterministicallyAndStopsAtTheContext) {
+  ASSERT_EQ(run(train + "--quiet --save w.st").code, 0);
+  const std::string base = "generate --weights w.st --prompt 'the ' "
+                           "--temperature 3 --seed ";
+  Outcome first = run(base + "1"), again = run(base + "1 --threads 2"),
+          other = run(base + "2");
+  EXPECT_EQ(first.code, 0);
+  EXPECT_EQ(first.out, again.out);
+  EXPECT_NE(first.out, other.out);
+  // 4 prompt tokens, 20 in the cache, one more predicted from the last.
+  EXPECT_EQ(first.out.size(), 4u + 21u + 1u);
+  EXPECT_NE(first.err.find("note: stopped at the model's context of 24 tokens"),
+            std::string::npos);
+  expectError("generate --weights w.st --prompt '123456789012345678901234'", 1,
+              "expected fewer tokens than the context of 24, got 24");
+  expectError("generate --weights w.st --prompt ''", 1, "at least one token");
+  expectError("generate --weights w.st --prompt-tokens 1,256", 1,
+              "below the vocabulary size 256, got 256");
+  expectError("generate --weights w.st --prompt-tokens 1,,2", 1,
+              "expected token ids separated by commas");
+  expectError("generate --weights w.st --prompt a --temperature -1", 1,
+              "--temperature: expected a number from 0");
+  expectError("generate --weights w.st --prompt a", 1,
+              "expected a program with an entry 'prefill'", "-plain");
+}
+
+TEST_F(CommandLine, SameBitsForAnyThreadsAndReruns) {
+  ASSERT_EQ(run(train + "--quiet --threads 1 --save a.st --shuffle").code, 0);
+  ASSERT_EQ(run(train + "--quiet --threads 2 --save b.st --shuffle").code, 0);
+  ASSERT_EQ(
+      run(train + "--quiet --save c.st --shuffle", "", "BLURT_THREADS=3").code,
+      0);
+  ASSERT_EQ(run(train + "--quiet --save d.st --shuffle --seed 2").code, 0);
+  EXPECT_EQ(readFile(path("a.st")), readFile(path("b.st")));
+  EXPECT_EQ(readFile(path("a.st")), readFile(path("c.st")));
+  EXPECT_NE(readFile(path("a.st")), readFile(path("d.st")));
+}
+
+TEST_F(CommandLine, SavedWeightsStartTheNextRun) {
+  ASSERT_EQ(run("train --data 'train_*.bin' --lr 0 --steps 0 --save a.st").code,
+            0);
+  ASSERT_EQ(run("train --data 'train_*.bin' --lr 0 --steps 0 --init a.st "
+                "--save b.st")
+                .code,
+            0);
+  EXPECT_EQ(readFile(path("a.st")), readFile(path("b.st")));
+  SafetensorsFile file(path("a.st"));
+  ASSERT_EQ(file.entries().size(), 4u);
+  EXPECT_EQ(typeString(file.entries().at("h.3.scale.weight")), "F32[3, 2]");
+}
+
+TEST_F(CommandLine, DumpsTheFirstGradients) {
+  ASSERT_EQ(run(train + "--quiet --clip 0.001 --dump-grads g.st "
+                        "--metrics m.jsonl")
+                .code,
+            0);
+  SafetensorsFile file(path("g.st"));
+  ASSERT_EQ(file.entries().size(), 4u);
+  const SafetensorsEntry &entry = file.entries().at("wte.weight");
+  double sum = 0;
+  for (uint64_t at = entry.begin; at < entry.end; at += 4) {
+    float value;
+    std::memcpy(&value, file.data(entry) + at - entry.begin, 4);
+    sum += double(value) * double(value);
+  }
+  // Before clipping: their norm is the one reported.
+  EXPECT_NEAR(std::sqrt(sum), double(lines("m.jsonl")[0]["grad_norm"]), 1e-9);
+  expectError(
+      train + "--dump-grads g.st", 1,
+      "--dump-grads: this program was compiled without gradient outputs",
+      "-plain");
+}
+
+TEST_F(CommandLine, SchedulesTheLearningRate) {
+  ASSERT_EQ(run("train --data 'train_*.bin' --lr 0.2 --steps 10 --quiet "
+                "--schedule linear --warmup 2 --min-lr 0.1 --metrics m.jsonl")
+                .code,
+            0);
+  std::vector<json> metrics = lines("m.jsonl");
+  EXPECT_DOUBLE_EQ(metrics[0]["lr"], 0.1);
+  EXPECT_DOUBLE_EQ(metrics[1]["lr"], 0.2);
+  EXPECT_DOUBLE_EQ(metrics[2]["lr"], 0.2);
+  EXPECT_DOUBLE_EQ(metrics[6]["lr"], 0.15);
+}
+
+TEST_F(CommandLine, Informs) {
+  Outcome info = run("info --memory");
+  EXPECT_EQ(info.code, 0) << info.err;
+  for (const char *part :
+       {"model         mock", "precision     fp32", "parameters    65554",
+        "plan hash     00c0ffee", "train: batch 2, seq 8, 2 microbatches",
+        "vocab_size = 256", "state       786688 bytes", "entry 'train': peak",
+        "allocator: "})
+    EXPECT_NE(info.out.find(part), std::string::npos) << part << "\n"
+                                                      << info.out;
+  EXPECT_EQ(run("info").out.find("allocator"), std::string::npos);
+  EXPECT_EQ(run("--help").code, 0);
+  EXPECT_NE(run("train --help").out.find("--val-every"), std::string::npos);
+}
+
+TEST_F(CommandLine, BadUseExitsWithOne) {
+  expectError("", 1, "subcommand is required");
+  expectError("fly", 1, "unknown command 'fly'");
+  expectError("train", 1, "--data is required");
+  expectError(train + "--bogus 1", 1, "--bogus");
+  expectError("train --data val.bin --lr 1 --steps x", 1, "--steps");
+  expectError("train --data val.bin --lr 1 --steps -1", 1, "--steps");
+  expectError(train + "--threads 0", 1, "--threads");
+  expectError(train + "--schedule square", 1, "square");
+  expectError("train --data val.bin --steps 1 --lr nan", 1,
+              "--lr: expected a number from 0");
+  expectError(train + "--beta1 1", 1, "--beta1: expected a number from 0");
+  expectError(train + "--min-lr 0.1", 1, "--min-lr: needs --schedule");
+  expectError(train + "--val-every 2", 1, "--val-every: needs --val");
+  expectError(train + "--momentum 0.9", 1,
+              "--momentum: this program (optimizer adamw) does not read");
+  expectError(train + "--clip 1", 1, "--clip: this program", "-plain");
+  for (const char *flag : {"--checkpoint-dir d", "--checkpoint-every 5",
+                           "--resume", "--timeout 3"})
+    expectError(train + flag, 1, "not supported by this build");
+  expectError(train + "--tune f.json", 1, "--tune: not needed for target cpu");
+  expectError("tune -o f.json", 1, "tune: not needed for target cpu");
+}
+
+TEST_F(CommandLine, BadInputExitsWithOne) {
+  expectError("train --data 'none_*.bin' --lr 1 --steps 1", 1,
+              "--data: no file matches 'none_*.bin'");
+  expectError(train + "--val none.bin", 1, "--val: no file matches 'none.bin'");
+  expectError(train + "--init none.st", 1, "none.st: cannot open");
+  expectError("eval --data val.bin --weights val.bin", 1, "val.bin: ");
+  expectError("eval --data val.bin --weights val.bin --val-batches 0", 1,
+              "--val-batches");
+  expectError("eval --data out.txt --weights val.bin", 1,
+              "out.txt: expected a "
+              "token file");
+  writeFile(path("small.bin"), shard16({1, 2, 3}));
+  expectError(
+      "train --data small.bin --lr 1 --steps 1", 1,
+      "--data: expected at least 33 tokens for one batch of 4 sequences "
+      "of 8, got 3");
+  writeFile(path("ids.bin"), shard16(std::vector<uint16_t>(100, 300)));
+  expectError("train --data ids.bin --lr 1 --steps 1", 1,
+              "ids.bin: token 0: expected an id below the vocabulary size 256, "
+              "got 300");
+  expectError(
+      train, 1,
+      "this model's inputs (image, label) need a data format that train "
+      "does not read yet",
+      "-classifier");
+  expectError(train, 1,
+              "entry 'train': scalar 'rho' is not one that train knows",
+              "-bad-scalar");
+}
+
+TEST_F(CommandLine, UnwritableOutputsAreFoundBeforeTraining) {
+  std::filesystem::create_directory(path("folder"));
+  for (const char *flag : {"--save", "--metrics", "--dump-grads"}) {
+    Outcome missing = run(train + flag + " no/such/file");
+    EXPECT_EQ(missing.code, 1);
+    EXPECT_NE(missing.err.find(std::string(flag) +
+                               ": no/such/file: cannot write: "
+                               "No such file"),
+              std::string::npos)
+        << missing.err;
+    EXPECT_EQ(missing.err.find("step"), std::string::npos) << missing.err;
+    expectError(train + flag + " folder", 1, "expected a file, got a folder");
+  }
+  // A full device: the metrics file opens and then fails, and nothing is saved.
+  if (std::filesystem::exists("/dev/full")) {
+    std::filesystem::create_symlink("/dev/full", path("full.jsonl"));
+    expectError(train + "--metrics full.jsonl --save w.st", 2,
+                "full.jsonl: cannot write: No space left on device");
+    EXPECT_FALSE(std::filesystem::exists(path("w.st")));
+    Outcome info = run("info >/dev/full; exit $?;");
+    EXPECT_EQ(info.code, 2);
+  }
+}
+
+TEST_F(CommandLine, RunTimeFailuresExitWithTwo) {
+  expectError("train --data 'train_*.bin' --lr 1e38 --steps 5 --save w.st", 2,
+              "step 2: the loss is ");
+  EXPECT_FALSE(std::filesystem::exists(path("w.st")));
+  expectError(train, 2,
+              "out of host memory: the arena of 'mock' (the plan of entry "
+              "'train' needs 1024.00 TiB, state 768.25 KiB of it) asks for "
+              "1024.00 TiB, free are ",
+              "-huge");
+}
+
+TEST_F(CommandLine, DebugBuildsCheckMemory) {
+  Outcome good = run(train + "--val val.bin --val-every 10", "-debug");
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_NE(good.err.find("note: memory check passed"), std::string::npos);
+  expectError(train, 2, "memory check: op 'again' operand 1: reads offset ",
+              "-use-retired");
+}

@@ -1,0 +1,64 @@
+# Configuration of the lit tests; see lit.site.cfg.py.in for what CMake sets.
+import os
+import re
+import sys
+
+import lit.formats
+import lit.util
+
+if not hasattr(config, "blutrain_obj_root"):
+    # Run on the source tree (`lit test/Dialect`): take the build in build/.
+    site = os.path.join(
+        os.path.dirname(__file__), "..", "build", "test", "lit.site.cfg.py"
+    )
+    if not os.path.exists(site):
+        lit_config.fatal(f"expected {site}; configure first: cmake --preset dev")
+    lit_config.load_config(config, site)
+    raise SystemExit
+
+config.name = "BluTrain"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs", "Unit", "Benchmarks", "CMakeLists.txt"]
+config.test_source_root = config.blutrain_test_root
+config.test_exec_root = os.path.join(config.blutrain_obj_root, "test")
+
+# `--param long=1` (tools/test.sh --long) adds the tests that say
+# `REQUIRES: long`, and gives every test more time.
+long_tier = lit_config.params.get("long", "0") == "1"
+if long_tier:
+    config.available_features.add("long")
+if config.blutrain_has_cuda:
+    config.available_features.add("cuda-toolkit")
+if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
+    config.available_features.add("bt-compile")
+
+supported, reason = lit.util.killProcessAndChildrenIsSupported()
+if not supported:
+    lit_config.fatal(f"time-outs do not work: {reason}; run tools/setup.sh")
+lit_config.maxIndividualTestTime = 600 if long_tier else 60
+
+config.environment["PATH"] = os.pathsep.join(
+    [config.blutrain_tools_dir, config.llvm_tools_dir, os.environ["PATH"]]
+)
+# What steers our programs and the GEMM library they use reaches the tests.
+for name, value in os.environ.items():
+    if re.match(r"(BLURT|BLUTRAIN|OPENBLAS|DNNL|OMP|CUDA|NCCL)_", name):
+        config.environment[name] = value
+
+# Name programs by their full path, so that a line of a failing test can be
+# pasted into a shell. A name inside a path or an option is left alone; `not` and
+# `count`, which are words too, are found by PATH.
+for directory, tools in (
+    (
+        config.blutrain_tools_dir,
+        ["bt-opt", "bt-compile", "bt-run", "bt-model", "bt-data"],
+    ),
+    (config.llvm_tools_dir, ["FileCheck", "split-file"]),
+):
+    for tool in tools:
+        pattern = r"(?<![^\s|;&(])" + re.escape(tool) + r"(?![^\s|;&)])"
+        config.substitutions.append((pattern, os.path.join(directory, tool)))
+config.substitutions.append(("%python", sys.executable))
+config.substitutions.append(("%models", config.blutrain_models_dir))
+config.substitutions.append(("%tools", config.blutrain_tools_dir))

@@ -1,0 +1,142 @@
+//===- bt-compile.cpp - model file to executable --------------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blutrain/Driver/Compile.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace blutrain;
+namespace cl = llvm::cl;
+
+static cl::OptionCategory category("bt-compile options");
+
+template <typename T>
+static auto flag(const char *name, const char *text, T &value,
+                 const char *valueName) {
+  return std::make_unique<cl::opt<T, true>>(
+      llvm::StringRef(name), cl::desc(text), cl::location(value), cl::init(T(value)),
+      cl::value_desc(valueName), cl::cat(category));
+}
+
+/// Bytes: a number, with an optional suffix KiB, MiB or GiB.
+static bool parseBytes(llvm::StringRef text, int64_t &bytes) {
+  int64_t scale = 1;
+  for (auto [suffix, factor] :
+       {std::pair("KiB", int64_t(1) << 10), std::pair("MiB", int64_t(1) << 20),
+        std::pair("GiB", int64_t(1) << 30)})
+    if (text.consume_back(suffix))
+      scale = factor;
+  double number;
+  if (text.trim().getAsDouble(number) || number <= 0)
+    return false;
+  bytes = int64_t(number * double(scale));
+  return true;
+}
+
+static std::optional<Stage> parseStage(const char *name,
+                                       const std::string &value) {
+  std::optional<Stage> stage = symbolizeStage(value);
+  if (!stage)
+    llvm::WithColor::error(llvm::errs())
+        << name
+        << ": expected blu, grad, shard, fuse, plan, kernel or llvm, got '"
+        << value << "'\n";
+  return stage;
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  CompileOptions options;
+  StageOptions &stages = options.stages;
+  std::string to, from, memoryLimit;
+
+  cl::opt<std::string, true> input(cl::Positional, cl::desc("MODEL.mlir"),
+                                   cl::location(options.input), cl::init("-"),
+                                   cl::cat(category));
+  auto output = flag("o", "executable, or MLIR with --compile-to",
+                     options.output, "FILE");
+  auto target = flag("target", "cpu", options.target, "NAME");
+  auto batch =
+      flag("batch", "sequences (samples) a microbatch", stages.batch, "N");
+  auto seq = flag("seq", "tokens a sequence", stages.seq, "N");
+  auto accum = flag("accum", "microbatches a step", stages.microbatches, "N");
+  auto precision =
+      flag("precision", "fp64 or fp32", stages.precision, "POLICY");
+  auto optimizer = flag("optimizer", "adamw or sgd", stages.optimizer, "NAME");
+  auto dropout = flag("dropout", "rate of every dropout of the model",
+                      stages.dropout, "P");
+  auto remat = flag("remat",
+                    "what the backward pass computes again: none, cheap "
+                    "(norms and activations), full (stack iterations)",
+                    stages.remat, "WHAT");
+  auto lossHead = flag("loss-head-bytes",
+                       "most bytes of logits at a time in training; 0: all",
+                       stages.lossHeadBytes, "N");
+  auto limit =
+      flag("memory-limit", "refuse a plan with a larger arena (KiB, MiB, GiB)",
+           memoryLimit, "BYTES");
+  auto report =
+      flag("report", "write the plan report as JSON", options.report, "FILE");
+  auto compileTo = flag("compile-to", "stop after a stage", to, "STAGE");
+  auto compileFrom =
+      flag("compile-from", "the input is what this stage left", from, "STAGE");
+  auto dump = flag("dump-stages", "write the IR after each stage into a folder",
+                   options.dumpStages, "DIR");
+  auto cpu = flag("cpu", "CPU to generate code for, as of clang -mcpu",
+                  options.cpu, "NAME");
+  auto features =
+      flag("features", "its features, +a,-b", options.features, "LIST");
+  auto linker = flag("linker", "C++ driver that links (default: c++)",
+                     options.linker, "PROGRAM");
+  auto runtime =
+      flag("runtime", "folder of libblurt.a", options.runtimeFolder, "DIR");
+  auto vjp = flag("vjp",
+                  "compile the model's vector-Jacobian product instead of "
+                  "training (for tests)",
+                  stages.vjp, "");
+  auto debugMemory =
+      flag("debug-memory", "check every access against the memory plan",
+           stages.debugMemory, "");
+  auto saveTemps =
+      flag("save-temps", "keep FILE.ll and FILE.s", options.saveTemps, "");
+
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(
+      argc, argv, "BluTrain compiler: a model file to a native executable\n");
+
+  for (int i = 0; i < argc; ++i)
+    options.commandLine += (i ? " " : "") + std::string(argv[i]);
+  auto complain = [](const llvm::Twine &message) {
+    llvm::WithColor::error(llvm::errs()) << message << "\n";
+    return 1;
+  };
+  if (!memoryLimit.empty() && !parseBytes(memoryLimit, stages.memoryLimit))
+    return complain("--memory-limit: expected a positive number with KiB, MiB, "
+                    "GiB or nothing behind it, got '" +
+                    memoryLimit + "'");
+  if (!from.empty()) {
+    std::optional<Stage> stage = parseStage("--compile-from", from);
+    if (!stage)
+      return 1;
+    options.from = *stage;
+  }
+  if (!to.empty()) {
+    options.to = parseStage("--compile-to", to);
+    if (!options.to)
+      return 1;
+    if (int(*options.to) < int(options.from))
+      return complain("--compile-to: expected '" + from +
+                      "' or a later stage, got '" + to + "'");
+  }
+  if (options.output.empty()) {
+    if (!options.to)
+      return complain("-o: expected the name of the executable");
+    options.output = "-";
+  }
+  return compile(options);
+}
