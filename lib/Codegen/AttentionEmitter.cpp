@@ -43,18 +43,17 @@ struct AttentionBuilder {
                    bool causal)
       : b(b), element(q.getElementType()), lanes(getLaneType(element)),
         batch(q.getDimSize(0)), queries(q.getDimSize(1)),
-        heads(q.getDimSize(2)), depth(q.getDimSize(3)),
-        keys(k.getDimSize(1)), keyHeads(k.getDimSize(2)), scale(scale),
-        causal(causal), keyTile(element.isF64() ? 128 : 256),
-        scratchLd(keyTile + kLanes) {}
+        heads(q.getDimSize(2)), depth(q.getDimSize(3)), keys(k.getDimSize(1)),
+        keyHeads(k.getDimSize(2)), scale(scale), causal(causal),
+        keyTile(element.isF64() ? 128 : 256), scratchLd(keyTile + kLanes) {}
 
   Rows rows(unsigned argument, MemRefType type) {
     auto [strides, offset] = type.getStridesAndOffset();
     return {b.loadArgument(argument), strides};
   }
   Value at(const Rows &rows, Value batchIndex, Value row, Value head) {
-    Value offset = b.add(b.mul(batchIndex, rows.strides[0]),
-                         b.mul(head, rows.strides[2]));
+    Value offset =
+        b.add(b.mul(batchIndex, rows.strides[0]), b.mul(head, rows.strides[2]));
     offset = b.add(offset, b.mul(row, rows.strides[1]));
     return b.advance(element, rows.base, offset);
   }
@@ -76,12 +75,11 @@ struct AttentionBuilder {
       return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
     };
     SmallVector<Value> operands{
-        flag(transA), flag(transB), m, n, k, alpha, a, b.i64(lda),
-        bMatrix,      b.i64(ldb),   beta, c, b.i64(ldc)};
+        flag(transA), flag(transB), m,          n,    k, alpha,     a,
+        b.i64(lda),   bMatrix,      b.i64(ldb), beta, c, b.i64(ldc)};
     auto module = b.getKernel()->getParentOfType<ModuleOp>();
     LLVM::LLVMFuncOp callee = declareFunction(
-        module,
-        element.isF32() ? "blurt_gemm_tile_f32" : "blurt_gemm_tile_f64",
+        module, element.isF32() ? "blurt_gemm_tile_f32" : "blurt_gemm_tile_f64",
         ValueRange(operands).getTypes());
     LLVM::CallOp::create(b, callee, operands);
   }
@@ -163,8 +161,9 @@ static LogicalResult checkLayouts(Operation *op, ValueRange operands) {
     Type element = type.getElementType();
     if (!element.isF32() && !element.isF64())
       return op->emitOpError("has element type ")
-             << element << ", which the CPU target cannot attend with, "
-                           "expected f32 or f64";
+             << element
+             << ", which the CPU target cannot attend with, "
+                "expected f32 or f64";
     auto [strides, offset] = type.getStridesAndOffset();
     if (strides[3] != 1 && type.getDimSize(3) != 1)
       return op->emitOpError("has an operand of stride ")
@@ -227,11 +226,11 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
   b.atEnd(keyLoop.getBody(), [&] {
     Value begin = keyLoop.getInductionVar();
     Value width = b.min(b.i64(a.keyTile), b.sub(limit, begin));
-    Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, begin,
-                                          b.i64(0));
+    Value isFirst =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, begin, b.i64(0));
     a.gemm(false, true, count, width, b.i64(a.depth), a.constant(a.scale),
-           qTile, q.ld(), a.at(k, entry, begin, keyHead), k.ld(),
-           a.constant(0), scores, a.scratchLd);
+           qTile, q.ld(), a.at(k, entry, begin, keyHead), k.ld(), a.constant(0),
+           scores, a.scratchLd);
     scf::ForOp rows = b.loop(b.i64(0), count, 1);
     b.atEnd(rows.getBody(), [&] {
       Value i = rows.getInductionVar();
@@ -253,9 +252,10 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
       Value maxSlot = b.advance(element, maxima, i);
       Value sumSlot = b.advance(element, sums, i);
       Value oldMax = b.loadScalar(element, maxSlot);
-      Value newMax = a.maxF(oldMax, b.horizontal(lanesMax, [&](Value l, Value r) {
-                              return a.maxF(l, r);
-                            }));
+      Value newMax =
+          a.maxF(oldMax, b.horizontal(lanesMax, [&](Value l, Value r) {
+            return a.maxF(l, r);
+          }));
       // A row that has seen nothing yet keeps exponentials of 0.
       Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, newMax,
                                          a.constant(-inf));
@@ -278,10 +278,10 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
       b.storeScalar(element, newMax, maxSlot);
       // What is in the output so far was scaled by the old maximum.
       Value one = a.constant(1);
-      Value changed = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE,
-                                            correction, one);
-      Value notFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
-                                             begin, b.i64(0));
+      Value changed =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, correction, one);
+      Value notFirst =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::ne, begin, b.i64(0));
       scf::IfOp rescale =
           b.branch(arith::AndIOp::create(b, changed, notFirst), false);
       b.atEnd(rescale.thenBlock(), [&] {
@@ -309,29 +309,29 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
     Value max = b.loadScalar(element, b.advance(element, maxima, i));
     Value out = b.advance(element, oTile, b.mul(i, o.ld()));
     // Written so that a NaN sum is not taken for an empty row.
-    Value isEmpty = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum,
-                                          a.constant(0));
+    Value isEmpty =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, a.constant(0));
     Value inverse = arith::DivFOp::create(b, a.constant(1), sum);
     Value factor = b.splat(inverse);
     Value emptyLanes = b.splat(isEmpty);
     a.forVectors(a.depth, [&](Value at, const Lanes &lanes) {
       Value slot = b.advance(element, out, at);
       Value value = a.mulF(b.loadVector(element, slot, 1, lanes), factor);
-      value = arith::SelectOp::create(b, emptyLanes, b.constant(a.lanes, 0),
-                                      value);
+      value =
+          arith::SelectOp::create(b, emptyLanes, b.constant(a.lanes, 0), value);
       b.storeVector(element, value, slot, 1, lanes);
     });
     Value logarithm = a.addF(max, math::LogOp::create(b, sum));
-    Value offset = b.add(b.mul(entry, lseStrides[0]),
-                         b.mul(head, lseStrides[1]));
+    Value offset =
+        b.add(b.mul(entry, lseStrides[0]), b.mul(head, lseStrides[1]));
     offset = b.add(offset, b.mul(b.add(first, i), lseStrides[2]));
     b.storeScalar(element, logarithm, b.advance(element, lse, offset));
   });
 }
 
 LogicalResult blurt::emitAttention(AttentionOp op, HostEmitter &host) {
-  if (failed(checkLayouts(
-          op, {op.getQ(), op.getK(), op.getV(), op.getOuts()[0]})))
+  if (failed(
+          checkLayouts(op, {op.getQ(), op.getK(), op.getV(), op.getOuts()[0]})))
     return failure();
   const Kernel &kernel = host.getKernel(
       getStructureKey(op), "attention", op.getLoc(),
@@ -345,8 +345,7 @@ LogicalResult blurt::emitAttention(AttentionOp op, HostEmitter &host) {
 // Backward
 //===----------------------------------------------------------------------===//
 
-static void emitBackward(AttentionGradOp op, KernelBuilder &b,
-                         Kernel &kernel) {
+static void emitBackward(AttentionGradOp op, KernelBuilder &b, Kernel &kernel) {
   auto typeOf = [](Value value) { return cast<MemRefType>(value.getType()); };
   AttentionBuilder a(b, typeOf(op.getQ()), typeOf(op.getK()),
                      op.getScale().convertToDouble(), op.getCausal());
@@ -416,8 +415,8 @@ static void emitBackward(AttentionGradOp op, KernelBuilder &b,
       total = loop.getResult(0);
     }
     if (tail != 0)
-      total = a.addF(total, product(b.i64(a.depth - tail),
-                                    b.lanes(b.i64(tail))));
+      total =
+          a.addF(total, product(b.i64(a.depth - tail), b.lanes(b.i64(tail))));
     b.storeScalar(element, a.sumLanes(total), b.advance(element, deltas, i));
   });
 
@@ -431,8 +430,7 @@ static void emitBackward(AttentionGradOp op, KernelBuilder &b,
   a.gemm(false, true, count, width, depth, a.constant(a.scale), qTile, q.ld(),
          kTile, k.ld(), zero, probabilities, a.scratchLd);
   a.gemm(false, true, count, width, depth, one, doTile, dO.ld(),
-         a.at(v, entry, begin, keyHead), v.ld(), zero, cotangents,
-         a.scratchLd);
+         a.at(v, entry, begin, keyHead), v.ld(), zero, cotangents, a.scratchLd);
   scf::ForOp rows = b.loop(b.i64(0), count, 1);
   b.atEnd(rows.getBody(), [&] {
     Value i = rows.getInductionVar();
@@ -440,33 +438,30 @@ static void emitBackward(AttentionGradOp op, KernelBuilder &b,
     Value ds = b.advance(element, cotangents, b.mul(i, a.scratchLd));
     Value valid = b.sub(a.visibleKeys(b.add(first, i), {}), begin);
     valid = b.max(b.min(valid, width), b.i64(0));
-    Value offset = b.add(b.mul(entry, lseStrides[0]),
-                         b.mul(head, lseStrides[1]));
+    Value offset =
+        b.add(b.mul(entry, lseStrides[0]), b.mul(head, lseStrides[1]));
     offset = b.add(offset, b.mul(b.add(first, i), lseStrides[2]));
     Value shift =
         b.splat(b.loadScalar(element, b.advance(element, lse, offset)));
-    Value delta =
-        b.splat(b.loadScalar(element, b.advance(element, deltas, i)));
+    Value delta = b.splat(b.loadScalar(element, b.advance(element, deltas, i)));
     Value scale = b.constant(a.lanes, a.scale);
-    walkRow(a, valid, {},
-            [&](Value at, const Lanes &lanes, ValueRange) {
-              Value pSlot = b.advance(element, p, at);
-              Value dSlot = b.advance(element, ds, at);
-              Value x = a.subF(b.loadVector(element, pSlot, 1), shift);
-              if (lanes.mask)
-                x = arith::SelectOp::create(b, lanes.mask, x,
-                                            b.constant(a.lanes, -inf));
-              Value probability = math::ExpOp::create(b, x);
-              Value d = a.subF(b.loadVector(element, dSlot, 1), delta);
-              d = a.mulF(a.mulF(probability, d), scale);
-              // Beyond the row's keys the scratch holds anything.
-              if (lanes.mask)
-                d = arith::SelectOp::create(b, lanes.mask, d,
-                                            b.constant(a.lanes, 0));
-              b.storeVector(element, probability, pSlot, 1);
-              b.storeVector(element, d, dSlot, 1);
-              return SmallVector<Value>{};
-            });
+    walkRow(a, valid, {}, [&](Value at, const Lanes &lanes, ValueRange) {
+      Value pSlot = b.advance(element, p, at);
+      Value dSlot = b.advance(element, ds, at);
+      Value x = a.subF(b.loadVector(element, pSlot, 1), shift);
+      if (lanes.mask)
+        x = arith::SelectOp::create(b, lanes.mask, x,
+                                    b.constant(a.lanes, -inf));
+      Value probability = math::ExpOp::create(b, x);
+      Value d = a.subF(b.loadVector(element, dSlot, 1), delta);
+      d = a.mulF(a.mulF(probability, d), scale);
+      // Beyond the row's keys the scratch holds anything.
+      if (lanes.mask)
+        d = arith::SelectOp::create(b, lanes.mask, d, b.constant(a.lanes, 0));
+      b.storeVector(element, probability, pSlot, 1);
+      b.storeVector(element, d, dSlot, 1);
+      return SmallVector<Value>{};
+    });
     clearRest(a, p, valid, width);
     clearRest(a, ds, valid, width);
   });
@@ -474,8 +469,8 @@ static void emitBackward(AttentionGradOp op, KernelBuilder &b,
          doTile, dO.ld(), one, a.at(dv, entry, begin, keyHead), dv.ld());
   a.gemm(true, false, width, depth, count, one, cotangents, a.scratchLd, qTile,
          q.ld(), one, a.at(dk, entry, begin, keyHead), dk.ld());
-  a.gemm(false, false, count, depth, width, one, cotangents, a.scratchLd,
-         kTile, k.ld(), one, dqTile, dq.ld());
+  a.gemm(false, false, count, depth, width, one, cotangents, a.scratchLd, kTile,
+         k.ld(), one, dqTile, dq.ld());
 }
 
 LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, HostEmitter &host) {

@@ -26,8 +26,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 namespace {
-struct EmitCpuKernels
-    : blurt::impl::BlurtEmitCpuKernelsBase<EmitCpuKernels> {
+struct EmitCpuKernels : blurt::impl::BlurtEmitCpuKernelsBase<EmitCpuKernels> {
   void runOnOperation() override;
   LogicalResult convertFunction(func::FuncOp function, HostEmitter &host);
 };
@@ -88,8 +87,7 @@ LogicalResult EmitCpuKernels::convertFunction(func::FuncOp function,
   for (unsigned i = 0; i < entry.getNumArguments(); ++i) {
     BlockArgument argument = entry.getArgument(i);
     if (isa<MemRefType>(argument.getType())) {
-      BlockArgument pointer =
-          entry.insertArgument(i, ptr, argument.getLoc());
+      BlockArgument pointer = entry.insertArgument(i, ptr, argument.getLoc());
       host.setPointer(entry.getArgument(i + 1), pointer);
       replaced.push_back(i + 1);
       types.push_back(ptr);
@@ -178,9 +176,9 @@ void EmitCpuKernels::runOnOperation() {
     module.print(os);
     llvm::SHA256 sha;
     sha.update(text);
-    module->setAttr("blurt.plan_hash",
-                    StringAttr::get(&getContext(),
-                                    llvm::toHex(sha.final(), true)));
+    module->setAttr(
+        "blurt.plan_hash",
+        StringAttr::get(&getContext(), llvm::toHex(sha.final(), true)));
   }
   HostEmitter host(module);
   SmallVector<func::FuncOp> functions;

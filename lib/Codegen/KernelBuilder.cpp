@@ -34,9 +34,8 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, StringRef name)
     : ImplicitLocOpBuilder(loc, module.getContext()) {
   setInsertionPointToEnd(module.getBody());
   auto ptr = LLVM::LLVMPointerType::get(getContext());
-  auto type = LLVM::LLVMFunctionType::get(
-      LLVM::LLVMVoidType::get(getContext()),
-      {ptr, getI64Type(), getI64Type()});
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(getContext()),
+                                          {ptr, getI64Type(), getI64Type()});
   kernel = LLVM::LLVMFuncOp::create(*this, name, type, LLVM::Linkage::Internal);
   Block *entry = kernel.addEntryBlock(*this);
   setInsertionPointToStart(entry);
@@ -256,8 +255,7 @@ Value KernelBuilder::loadVector(Type element, Value pointer, int64_t stride,
   if (stride == 1 && hasMaskedAccess(element)) {
     VectorType type = getLaneType(element);
     Value fill = constant(type, isa<FloatType>(element) ? 0 : 1);
-    return LLVM::MaskedLoadOp::create(*this, type, pointer, lanes.mask,
-                                      fill,
+    return LLVM::MaskedLoadOp::create(*this, type, pointer, lanes.mask, fill,
                                       getElementBytes(element));
   }
   return gather(scalar, lanes, /*unroll=*/true, [&](Value lane) {
@@ -292,9 +290,8 @@ void KernelBuilder::storeVector(Type element, Value value, Value pointer,
   scf::ForOp lane = loop(i64(0), lanes.count, 1);
   atEnd(lane.getBody(), [&] {
     Value i = lane.getInductionVar();
-    Value piece = LLVM::LoadOp::create(*this, storage,
-                                       advance(element, buffer, i),
-                                       getElementBytes(element));
+    Value piece = LLVM::LoadOp::create(
+        *this, storage, advance(element, buffer, i), getElementBytes(element));
     LLVM::StoreOp::create(*this, piece,
                           advance(element, pointer, mul(i, stride)),
                           getElementBytes(element));
@@ -325,9 +322,8 @@ Value KernelBuilder::gather(Type scalar, const Lanes &lanes, bool unroll,
                           advance(scalar, buffer, lane.getInductionVar()),
                           getElementBytes(scalar));
   });
-  Value raw =
-      LLVM::LoadOp::create(*this, getLaneType(getStorageType(scalar)), buffer,
-                           64);
+  Value raw = LLVM::LoadOp::create(*this, getLaneType(getStorageType(scalar)),
+                                   buffer, 64);
   return isBool ? extend(scalar, raw) : raw;
 }
 
@@ -361,7 +357,8 @@ Value KernelBuilder::iota() {
   VectorType type = getLaneType(getI64Type());
   return arith::ConstantOp::create(
       *this, type,
-      cast<TypedAttr>(Attribute(DenseElementsAttr::get<int64_t>(type, values))));
+      cast<TypedAttr>(
+          Attribute(DenseElementsAttr::get<int64_t>(type, values))));
 }
 
 Lanes KernelBuilder::lanes(Value count) {
@@ -376,7 +373,8 @@ Lanes KernelBuilder::lanes(Value count) {
   VectorType type = getLaneType(getI32Type());
   Value lane = arith::ConstantOp::create(
       *this, type,
-      cast<TypedAttr>(Attribute(DenseElementsAttr::get<int32_t>(type, values))));
+      cast<TypedAttr>(
+          Attribute(DenseElementsAttr::get<int32_t>(type, values))));
   Value narrow = arith::TruncIOp::create(*this, getI32Type(), count);
   Value mask = arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, lane,
                                      splat(narrow));

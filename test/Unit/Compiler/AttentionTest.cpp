@@ -122,15 +122,15 @@ void checkAttention(const Shape &s, bool isDouble) {
   }
   APFloat scale(1 / std::sqrt(double(D)));
   AttentionOp::create(h.builder(), TypeRange(), h.value(q), h.value(k),
-                      h.value(v), position, ValueRange{h.value(o), h.value(lse)},
-                      scale, s.causal);
+                      h.value(v), position,
+                      ValueRange{h.value(o), h.value(lse)}, scale, s.causal);
   std::vector<unsigned> outs{o, lse};
   bool backward = s.position < 0;
   if (backward) {
-    AttentionGradOp::create(
-        h.builder(), TypeRange(), h.value(q), h.value(k), h.value(v),
-        h.value(o), h.value(lse), h.value(d_o),
-        ValueRange{h.value(dq), h.value(dk), h.value(dv)}, scale, s.causal);
+    AttentionGradOp::create(h.builder(), TypeRange(), h.value(q), h.value(k),
+                            h.value(v), h.value(o), h.value(lse), h.value(d_o),
+                            ValueRange{h.value(dq), h.value(dk), h.value(dv)},
+                            scale, s.causal);
     outs.insert(outs.end(), {dq, dk, dv});
   }
   ASSERT_TRUE(h.compile()) << h.dump;

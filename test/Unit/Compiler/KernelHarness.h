@@ -84,7 +84,7 @@ public:
   Type f32() { return b.getF32Type(); }
   Type f64() { return b.getF64Type(); }
 
-  std::string dump;  ///< plan-form text, for messages
+  std::string dump; ///< plan-form text, for messages
   bool verbose = false;
 
 private:
