@@ -16,7 +16,7 @@ using Result = std::vector<std::pair<std::string, std::string>>;
 static Case unary(const std::string &op, const std::string &suffix,
                   const std::string &shape, Fill fill, double scale = 1) {
   std::string type = "t<" + shape + ">";
-  std::string name = op.substr(0, op.find(' ')) + "_" + suffix;
+  std::string name = op + "_" + suffix;
   // `op` is "blu.gelu" or "blu.gelu approximate(tanh)": attributes follow %x.
   size_t space = op.find(' ');
   std::string attrs = space == std::string::npos ? "" : op.substr(space);
