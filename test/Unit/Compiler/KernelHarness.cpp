@@ -22,6 +22,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ctime>
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -236,6 +237,18 @@ bool KernelHarness::compile() {
   if (!(*module)->hasAttr("blurt.program"))
     jit->entry = reinterpret_cast<void (*)(void *, void *)>(lookup("run"));
   return true;
+}
+
+double KernelHarness::time() {
+  auto now = [] {
+    timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+  };
+  ::blurt::Context context(1);
+  double start = now();
+  jit->entry(&context, arena);
+  return now() - start;
 }
 
 void KernelHarness::setProgram(DictionaryAttr program) {
