@@ -24,7 +24,7 @@ packages=(
   # build
   cmake ninja-build ccache g++ git
   # GEMM libraries of the CPU target
-  libopenblas-dev libdnnl-dev
+  libopenblas-pthread-dev
   # flags and JSON of the runtime and tools
   nlohmann-json3-dev libcli11-dev
   # tests; lit needs psutil for its time-outs, the numeric tests numpy

@@ -64,8 +64,8 @@ bool Placement::tryPlace(ContentId content, const ArenaView &view) {
       !trial.isLayoutAccepted())
     return false;
   for (ContentId other : contentsIn[view.getStorage()])
-    if (trial.collides(other)) {
-      obstacle = other;
+    if (std::optional<int64_t> time = trial.collides(other)) {
+      obstacle = {other, *time};
       return false;
     }
   commit(content, view, std::move(trial.views));
@@ -143,8 +143,8 @@ InFlightDiagnostic Placement::emitNotInPlace(Location loc, unsigned argument) {
     diag << " (" << role.getValue() << ")";
   diag << " in place";
   if (obstacle) {
-    const Content &other = (*lifetimes)[*obstacle];
-    Operation *reader = lifetimes->getTimeline().getOperation(other.getEnd());
+    const Content &other = (*lifetimes)[obstacle->first];
+    Operation *reader = lifetimes->getTimeline().getOperation(obstacle->second);
     if (reader && other.kind == Content::Kind::Argument)
       diag.attachNote(reader->getLoc()) << "the old value is still read here";
     else if (other.def)

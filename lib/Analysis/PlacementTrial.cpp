@@ -337,15 +337,15 @@ bool Placement::Trial::collide(const Side &a, const Lifetime &lifeA,
   return true;
 }
 
-bool Placement::Trial::collides(ContentId other) const {
+std::optional<int64_t> Placement::Trial::collides(ContentId other) const {
   Side mine{id, content, view};
   Side theirs{other, lifetimes[other], *placement.places[other]};
   if (isPart(mine, theirs) || isPart(theirs, mine) || isInitial(mine, theirs) ||
       isInitial(theirs, mine))
-    return false;
+    return std::nullopt;
   for (const Lifetime &a : mine.content.lifetimes)
     for (const Lifetime &b : theirs.content.lifetimes)
       if (collide(mine, a, theirs, b))
-        return true;
-  return false;
+        return b.end;
+  return std::nullopt;
 }

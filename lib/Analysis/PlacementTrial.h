@@ -25,8 +25,9 @@ public:
   bool computeViews();
   /// Whether all producers and readers accept the strides. After computeViews.
   bool isLayoutAccepted() const;
-  /// Whether the content would destroy `other` or be destroyed by it.
-  bool collides(ContentId other) const;
+  /// Whether the content would destroy `other` or be destroyed by it: the end
+  /// of the lifetime of `other` that is in the way.
+  std::optional<int64_t> collides(ContentId other) const;
 
   Views views;
 

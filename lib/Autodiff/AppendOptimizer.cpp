@@ -99,8 +99,7 @@ struct AppendOptimizer
   /// State beside parameter `param`, stacked as that is.
   unsigned addMoment(StepOp step, unsigned param, StringRef role) {
     Value argument = step.getArgument(param);
-    addArgument(step, argument.getType(),
-                likeParameter(step, argument, role));
+    addArgument(step, argument.getType(), likeParameter(step, argument, role));
     return step.getNumArguments() - 1;
   }
 };

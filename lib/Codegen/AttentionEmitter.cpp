@@ -1,18 +1,20 @@
-//===- AttentionEmitter.cpp - tiled attention on CPUs ---------*- C++ -*-===//
+//===- AttentionEmitter.cpp - tiled attention kernels ---------*- C++ -*-===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //
 //===----------------------------------------------------------------------===//
 //
-// Attention by tiles of queries and keys (Dao et al., arXiv 2205.14135): of the
-// score matrix only one tile exists at a time, on the stack. Products of tiles
-// are library calls, what happens to the rows of a tile between them is vector
-// code.
+// Forward: a task is a tile of query rows of one head. For each tile of keys
+// the scores are a library product into scratch on the stack; row by row they
+// become exponentials, rescaled when the running maximum grows, and multiply
+// the values into the output.
 //
-// Forward, one task a tile of queries: a running maximum and sum of each row,
-// the output rescaled whenever the maximum grows. Backward, one task a head of
-// keys: its dK and dV are summed over the tiles of queries in order, so the
-// result does not depend on the number of threads.
+// Backward: a task is one key-value head of one batch entry, so that dk and dv
+// are sums in program order. Query tiles run outside, key tiles inside; the
+// probabilities come back from lse.
+//
+// Tiles depend on shapes alone, and keys that no row of a tile sees are never
+// touched.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,419 +23,464 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace mlir::blurt;
 
-/// Rows and columns of a tile of scores.
-static constexpr int64_t kQueries = 64;
-static constexpr int64_t kKeys = 64;
+/// Query rows of a tile.
+static constexpr int64_t kQueryTile = 64;
 
 namespace {
-
-/// A B×T×H×D operand inside a kernel.
-struct HeadsOperand {
-  Value pointer;
-  int64_t batch, row, head; ///< strides
-
-  HeadsOperand(KernelBuilder &b, Value memref, unsigned argument) {
-    auto type = cast<MemRefType>(memref.getType());
-    auto [strides, offset] = type.getStridesAndOffset();
-    pointer = b.loadArgument(argument);
-    batch = strides[0];
-    row = strides[1];
-    head = strides[2];
-  }
+/// A B×T×H×D operand.
+struct Rows {
+  Value base;
+  SmallVector<int64_t> strides;
+  int64_t ld() const { return strides[1]; }
 };
 
-/// What forward and backward have in common.
-class AttentionKernel {
-public:
-  AttentionKernel(KernelBuilder &b, MemRefType q, MemRefType k, double scale,
-                  bool causal)
-      : b(b), element(q.getElementType()), batches(q.getDimSize(0)),
-        queries(q.getDimSize(1)), heads(q.getDimSize(2)),
-        width(q.getDimSize(3)), keys(k.getDimSize(1)), kvHeads(k.getDimSize(2)),
-        scale(scale), causal(causal), shift(b.i64(keys - queries)) {}
+/// What the two kernels share: shapes, strides and row arithmetic.
+struct AttentionBuilder {
+  AttentionBuilder(KernelBuilder &b, MemRefType q, MemRefType k, double scale,
+                   bool causal)
+      : b(b), element(q.getElementType()), lanes(getLaneType(element)),
+        batch(q.getDimSize(0)), queries(q.getDimSize(1)),
+        heads(q.getDimSize(2)), depth(q.getDimSize(3)), keys(k.getDimSize(1)),
+        keyHeads(k.getDimSize(2)), scale(scale), causal(causal),
+        keyTile(element.isF64() ? 128 : 256), scratchLd(keyTile + kLanes) {}
 
-  /// Queries see the keys up to their own position plus `position`.
-  void setPosition(Value position) {
-    causal = true;
-    shift = position;
+  Rows rows(unsigned argument, MemRefType type) {
+    auto [strides, offset] = type.getStridesAndOffset();
+    return {b.loadArgument(argument), strides};
+  }
+  Value at(const Rows &rows, Value batchIndex, Value row, Value head) {
+    Value offset =
+        b.add(b.mul(batchIndex, rows.strides[0]), b.mul(head, rows.strides[2]));
+    offset = b.add(offset, b.mul(row, rows.strides[1]));
+    return b.advance(element, rows.base, offset);
   }
 
-  void emitForward(HeadsOperand q, HeadsOperand k, HeadsOperand v,
-                   HeadsOperand o, Value lse, ArrayRef<int64_t> lseStrides,
-                   Kernel &kernel);
-  void emitBackward(HeadsOperand q, HeadsOperand k, HeadsOperand v,
-                    HeadsOperand o, Value lse, ArrayRef<int64_t> lseStrides,
-                    HeadsOperand dO, HeadsOperand dq, HeadsOperand dk,
-                    HeadsOperand dv, Kernel &kernel);
-
-private:
-  Value at(Value pointer, Value index) {
-    return b.advance(element, pointer, index);
-  }
-  Value rowOf(const HeadsOperand &x, Value batch, Value row, Value head) {
-    return at(x.pointer, b.add(b.add(b.mul(batch, x.batch), b.mul(row, x.row)),
-                               b.mul(head, x.head)));
-  }
-  Value number(double value) {
-    return arith::ConstantOp::create(b, b.getFloatAttr(element, value));
-  }
-  Value exp(Value x) { return math::ExpOp::create(b, x); }
-  Value addf(Value x, Value y) { return arith::AddFOp::create(b, x, y); }
-  Value subf(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
-  Value mulf(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-
-  void forLoop(Value begin, Value end, int64_t step,
-               llvm::function_ref<void(Value)> body) {
-    scf::ForOp loop = b.loop(begin, end, step);
-    b.atEnd(loop.getBody(), [&] { body(loop.getInductionVar()); });
-  }
-  /// A loop with one carried value; `body` gets it and returns the next.
-  Value fold(Value end, int64_t step, Value init,
-             llvm::function_ref<Value(Value, Value)> body) {
-    scf::ForOp loop = b.loop(b.i64(0), end, step, init);
-    b.atEnd(loop.getBody(), [&] {
-      Value next = body(loop.getInductionVar(), loop.getRegionIterArg(0));
-      loop.getBody()->getTerminator()->setOperand(0, next);
-    });
-    return loop.getResult(0);
+  Value constant(double value) { return b.constant(element, value); }
+  Value addF(Value l, Value r) { return arith::AddFOp::create(b, l, r); }
+  Value subF(Value l, Value r) { return arith::SubFOp::create(b, l, r); }
+  Value mulF(Value l, Value r) { return arith::MulFOp::create(b, l, r); }
+  Value maxF(Value l, Value r) { return arith::MaximumFOp::create(b, l, r); }
+  Value sumLanes(Value vector) {
+    return b.horizontal(vector, [&](Value l, Value r) { return addF(l, r); });
   }
 
-  /// C = alpha · op(A) · op(B) + beta · C.
-  void product(bool transA, bool transB, Value m, Value n, Value k, Value alpha,
-               Value a, int64_t lda, Value bMatrix, int64_t ldb, Value beta,
-               Value c, int64_t ldc);
+  /// C = alpha op(A) op(B) + beta C on this thread.
+  void gemm(bool transA, bool transB, Value m, Value n, Value k, Value alpha,
+            Value a, int64_t lda, Value bMatrix, int64_t ldb, Value beta,
+            Value c, int64_t ldc) {
+    auto flag = [&](bool value) -> Value {
+      return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
+    };
+    SmallVector<Value> operands{
+        flag(transA), flag(transB), m,          n,    k, alpha,     a,
+        b.i64(lda),   bMatrix,      b.i64(ldb), beta, c, b.i64(ldc)};
+    auto module = b.getKernel()->getParentOfType<ModuleOp>();
+    LLVM::LLVMFuncOp callee = declareFunction(
+        module, element.isF32() ? "blurt_gemm_tile_f32" : "blurt_gemm_tile_f64",
+        ValueRange(operands).getTypes());
+    LLVM::CallOp::create(b, callee, operands);
+  }
 
-  /// Elements of a row of `width`, by vectors.
-  void forWidth(llvm::function_ref<void(Value, Lanes)> body) {
-    forLoop(b.i64(0), b.i64(width), kLanes, [&](Value d) {
-      Lanes lanes;
-      if (width % kLanes != 0)
-        lanes = b.lanes(b.sub(b.i64(width), d));
-      body(d, lanes);
+  /// Runs `body` over [0, count) in vectors, the last one masked.
+  void forVectors(int64_t count,
+                  llvm::function_ref<void(Value, const Lanes &)> body) {
+    int64_t tail = count % kLanes;
+    if (count >= kLanes) {
+      scf::ForOp loop = b.loop(b.i64(0), b.i64(count - tail), kLanes);
+      b.atEnd(loop.getBody(), [&] { body(loop.getInductionVar(), {}); });
+    }
+    if (tail != 0)
+      body(b.i64(count - tail), b.lanes(b.i64(tail)));
+  }
+
+  void fillZero(Value pointer) {
+    forVectors(depth, [&](Value at, const Lanes &valid) {
+      b.storeVector(element, b.constant(lanes, 0),
+                    b.advance(element, pointer, at), 1, valid);
     });
   }
 
-  /// End of the keys that some row of a tile of queries sees.
-  Value keyEnd(Value firstRow, Value rows) {
+  /// Keys that query row `row` sees, of all: its position (plus one) in the
+  /// keys, or all of them.
+  Value visibleKeys(Value row, Value position) {
+    if (position)
+      return b.min(b.add(b.add(row, position), b.i64(1)), b.i64(keys));
     if (!causal)
       return b.i64(keys);
-    return b.min(b.i64(keys), b.add(b.add(firstRow, rows), shift));
-  }
-  /// How many of the `columns` keys from `firstKey` on a query sees.
-  Value visible(Value query, Value firstKey, Value columns) {
-    if (!causal)
-      return columns;
-    Value end = b.add(b.add(query, shift), b.i64(1));
-    return b.max(b.i64(0), b.min(columns, b.sub(end, firstKey)));
-  }
-  /// The lanes of a row of scores from column `c` on that are visible.
-  Lanes columnLanes(Value visibleColumns, Value c) {
-    return b.lanes(b.max(b.i64(0), b.sub(visibleColumns, c)));
-  }
-  Value masked(const Lanes &lanes, Value value, double otherwise) {
-    if (!lanes.mask)
-      return value;
-    return arith::SelectOp::create(b, lanes.mask, value,
-                                   b.constant(getLaneType(element), otherwise));
+    Value end = b.add(row, b.i64(keys - queries + 1));
+    return b.max(b.min(end, b.i64(keys)), b.i64(0));
   }
 
   KernelBuilder &b;
   Type element;
-  int64_t batches, queries, heads, width, keys, kvHeads;
+  VectorType lanes;
+  int64_t batch, queries, heads, depth, keys, keyHeads;
   double scale;
   bool causal;
-  Value shift;
+  int64_t keyTile;
+  int64_t scratchLd; ///< room for a vector that starts at the last key
 };
-
 } // namespace
 
-void AttentionKernel::product(bool transA, bool transB, Value m, Value n,
-                              Value k, Value alpha, Value a, int64_t lda,
-                              Value bMatrix, int64_t ldb, Value beta, Value c,
-                              int64_t ldc) {
-  auto i32 = [&](bool value) -> Value {
-    return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
-  };
-  SmallVector<Value> operands = {
-      i32(transA), i32(transB), m,          n,    k, alpha,     a,
-      b.i64(lda),  bMatrix,     b.i64(ldb), beta, c, b.i64(ldc)};
-  auto module = b.getKernel()->getParentOfType<ModuleOp>();
-  LLVM::LLVMFuncOp function = declareFunction(
-      module, element.isF32() ? "blurt_gemm_tile_f32" : "blurt_gemm_tile_f64",
-      ValueRange(operands).getTypes());
-  LLVM::CallOp::create(b, function, operands);
+/// Walks the first `valid` scores of a row: whole vectors, then one masked
+/// vector at the end (which may have no valid lane), then the rest of `width`
+/// through `clear`. Accumulators are vectors of 16 lanes.
+static SmallVector<Value>
+walkRow(AttentionBuilder &a, Value valid, SmallVector<Value> inits,
+        llvm::function_ref<SmallVector<Value>(Value, const Lanes &, ValueRange)>
+            body) {
+  KernelBuilder &b = a.b;
+  Value whole = b.mul(b.div(valid, kLanes), kLanes);
+  scf::ForOp loop = b.loop(b.i64(0), whole, kLanes, inits);
+  b.atEnd(loop.getBody(), [&] {
+    SmallVector<Value> next =
+        body(loop.getInductionVar(), {}, loop.getRegionIterArgs());
+    loop.getBody()->getTerminator()->setOperands(next);
+  });
+  return body(whole, b.lanes(b.sub(valid, whole)), loop.getResults());
 }
 
-void AttentionKernel::emitForward(HeadsOperand q, HeadsOperand k,
-                                  HeadsOperand v, HeadsOperand o, Value lse,
-                                  ArrayRef<int64_t> lseStrides,
-                                  Kernel &kernel) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  int64_t tiles = llvm::divideCeil(queries, kQueries);
-  kernel.tasks = batches * heads * tiles;
-  Value scores = b.stackBuffer(element, kQueries * kKeys);
-  Value maxima = b.stackBuffer(element, kQueries);
-  Value sums = b.stackBuffer(element, kQueries);
-  VectorType laneType = getLaneType(element);
-
-  scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
-  b.setInsertionPoint(tasks.getBody()->getTerminator());
-  Value task = tasks.getInductionVar();
-  Value firstRow = b.mul(b.rem(task, tiles), kQueries);
-  Value head = b.rem(b.div(task, tiles), heads);
-  Value batch = b.div(task, tiles * heads);
-  Value kvHead = b.div(head, heads / kvHeads);
-  Value rows = b.min(b.i64(kQueries), b.sub(b.i64(queries), firstRow));
-  Value qTile = rowOf(q, batch, firstRow, head);
-  Value oTile = rowOf(o, batch, firstRow, head);
-  Value zero = number(0), one = number(1);
-
-  forLoop(b.i64(0), rows, 1, [&](Value r) {
-    b.storeScalar(element, number(-infinity), at(maxima, r));
-    b.storeScalar(element, zero, at(sums, r));
-  });
-  Value end = keyEnd(firstRow, rows);
-  forLoop(b.i64(0), end, kKeys, [&](Value firstKey) {
-    Value columns = b.min(b.i64(kKeys), b.sub(end, firstKey));
-    Value isFirst =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, firstKey, b.i64(0));
-    product(false, true, rows, columns, b.i64(width), number(scale), qTile,
-            q.row, rowOf(k, batch, firstKey, kvHead), k.row, zero, scores,
-            kKeys);
-    forLoop(b.i64(0), rows, 1, [&](Value r) {
-      Value row = at(scores, b.mul(r, kKeys));
-      Value seen = visible(b.add(firstRow, r), firstKey, columns);
-      Value highest = fold(columns, kLanes, b.constant(laneType, -infinity),
-                           [&](Value c, Value sofar) -> Value {
-                             Lanes lanes = columnLanes(seen, c);
-                             Value x = b.loadVector(element, at(row, c), 1);
-                             return arith::MaximumFOp::create(
-                                 b, sofar, masked(lanes, x, -infinity));
-                           });
-      Value before = b.loadScalar(element, at(maxima, r));
-      Value max = arith::MaximumFOp::create(
-          b, before, b.horizontal(highest, [&](Value x, Value y) -> Value {
-            return arith::MaximumFOp::create(b, x, y);
-          }));
-      Value maxLanes = b.splat(max);
-      Value total = fold(columns, kLanes, b.constant(laneType, 0),
-                         [&](Value c, Value sofar) -> Value {
-                           Lanes lanes = columnLanes(seen, c);
-                           Value x = b.loadVector(element, at(row, c), 1);
-                           Value p = masked(lanes, exp(subf(x, maxLanes)), 0);
-                           b.storeVector(element, p, at(row, c), 1);
-                           return addf(sofar, p);
-                         });
-      Value sum = b.horizontal(
-          total, [&](Value x, Value y) -> Value { return addf(x, y); });
-      Value shrink = exp(subf(before, max));
-      Value old = b.loadScalar(element, at(sums, r));
-      b.storeScalar(element, addf(mulf(old, shrink), sum), at(sums, r));
-      b.storeScalar(element, max, at(maxima, r));
-      // The first tile writes the output, so there is nothing to rescale yet.
-      Value grew =
-          arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, before, max);
-      Value rescales = arith::AndIOp::create(
-          b, grew,
-          arith::XOrIOp::create(
-              b, isFirst, arith::ConstantOp::create(b, b.getBoolAttr(true))));
-      scf::IfOp branch = b.branch(rescales, false);
-      b.atEnd(branch.thenBlock(), [&] {
-        Value out = at(oTile, b.mul(r, o.row));
-        Value factor = b.splat(shrink);
-        forWidth([&](Value d, Lanes lanes) {
-          Value x = b.loadVector(element, at(out, d), 1, lanes);
-          b.storeVector(element, mulf(x, factor), at(out, d), 1, lanes);
-        });
-      });
-    });
-    Value beta = arith::SelectOp::create(b, isFirst, zero, one);
-    product(false, false, rows, b.i64(width), columns, one, scores, kKeys,
-            rowOf(v, batch, firstKey, kvHead), v.row, beta, oTile, o.row);
-  });
-  Value lseRow =
-      at(lse, b.add(b.mul(batch, lseStrides[0]), b.mul(head, lseStrides[1])));
-  forLoop(b.i64(0), rows, 1, [&](Value r) {
-    Value sum = b.loadScalar(element, at(sums, r));
-    Value divisor = b.splat(sum);
-    Value out = at(oTile, b.mul(r, o.row));
-    forWidth([&](Value d, Lanes lanes) {
-      Value x = b.loadVector(element, at(out, d), 1, lanes);
-      b.storeVector(element, arith::DivFOp::create(b, x, divisor), at(out, d),
-                    1, lanes);
-    });
-    Value log = math::LogOp::create(b, sum);
-    b.storeScalar(element, addf(b.loadScalar(element, at(maxima, r)), log),
-                  at(lseRow, b.mul(b.add(firstRow, r), lseStrides[2])));
+/// Stores zeros from the vector after the masked one up to `width`.
+static void clearRest(AttentionBuilder &a, Value row, Value valid,
+                      Value width) {
+  KernelBuilder &b = a.b;
+  Value from = b.add(b.mul(b.div(valid, kLanes), kLanes), b.i64(kLanes));
+  scf::ForOp loop = b.loop(from, width, kLanes);
+  b.atEnd(loop.getBody(), [&] {
+    b.storeVector(a.element, b.constant(a.lanes, 0),
+                  b.advance(a.element, row, loop.getInductionVar()), 1);
   });
 }
 
-void AttentionKernel::emitBackward(HeadsOperand q, HeadsOperand k,
-                                   HeadsOperand v, HeadsOperand o, Value lse,
-                                   ArrayRef<int64_t> lseStrides,
-                                   HeadsOperand dO, HeadsOperand dq,
-                                   HeadsOperand dk, HeadsOperand dv,
-                                   Kernel &kernel) {
-  kernel.tasks = batches * kvHeads;
-  Value scores = b.stackBuffer(element, kQueries * kKeys);
-  Value dScores = b.stackBuffer(element, kQueries * kKeys);
-  Value deltas = b.stackBuffer(element, kQueries);
-  VectorType laneType = getLaneType(element);
-
-  scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
-  b.setInsertionPoint(tasks.getBody()->getTerminator());
-  Value kvHead = b.rem(tasks.getInductionVar(), kvHeads);
-  Value batch = b.div(tasks.getInductionVar(), kvHeads);
-  Value zero = number(0), one = number(1);
-  Value scaleLanes = b.splat(number(scale));
-
-  forLoop(b.i64(0), b.i64(keys), 1, [&](Value s) {
-    Value dkRow = rowOf(dk, batch, s, kvHead);
-    Value dvRow = rowOf(dv, batch, s, kvHead);
-    forWidth([&](Value d, Lanes lanes) {
-      Value zeros = b.constant(laneType, 0);
-      b.storeVector(element, zeros, at(dkRow, d), 1, lanes);
-      b.storeVector(element, zeros, at(dvRow, d), 1, lanes);
-    });
-  });
-  int64_t group = heads / kvHeads;
-  forLoop(b.i64(0), b.i64(group), 1, [&](Value g) {
-    Value head = b.add(b.mul(kvHead, group), g);
-    Value lseRow =
-        at(lse, b.add(b.mul(batch, lseStrides[0]), b.mul(head, lseStrides[1])));
-    forLoop(b.i64(0), b.i64(queries), kQueries, [&](Value firstRow) {
-      Value rows = b.min(b.i64(kQueries), b.sub(b.i64(queries), firstRow));
-      Value qTile = rowOf(q, batch, firstRow, head);
-      Value oTile = rowOf(o, batch, firstRow, head);
-      Value dOTile = rowOf(dO, batch, firstRow, head);
-      Value dqTile = rowOf(dq, batch, firstRow, head);
-      forLoop(b.i64(0), rows, 1, [&](Value r) {
-        Value oRow = at(oTile, b.mul(r, o.row));
-        Value dORow = at(dOTile, b.mul(r, dO.row));
-        Value dot = fold(
-            b.i64(width), kLanes, b.constant(laneType, 0),
-            [&](Value d, Value sofar) -> Value {
-              Lanes lanes;
-              if (width % kLanes != 0)
-                lanes = b.lanes(b.sub(b.i64(width), d));
-              return addf(sofar,
-                          mulf(b.loadVector(element, at(oRow, d), 1, lanes),
-                               b.loadVector(element, at(dORow, d), 1, lanes)));
-            });
-        Value delta = b.horizontal(
-            dot, [&](Value x, Value y) -> Value { return addf(x, y); });
-        b.storeScalar(element, delta, at(deltas, r));
-      });
-      Value end = keyEnd(firstRow, rows);
-      forLoop(b.i64(0), end, kKeys, [&](Value firstKey) {
-        Value columns = b.min(b.i64(kKeys), b.sub(end, firstKey));
-        Value kTile = rowOf(k, batch, firstKey, kvHead);
-        product(false, true, rows, columns, b.i64(width), number(scale), qTile,
-                q.row, kTile, k.row, zero, scores, kKeys);
-        product(false, true, rows, columns, b.i64(width), one, dOTile, dO.row,
-                rowOf(v, batch, firstKey, kvHead), v.row, zero, dScores, kKeys);
-        forLoop(b.i64(0), rows, 1, [&](Value r) {
-          Value query = b.add(firstRow, r);
-          Value offset = b.mul(r, kKeys);
-          Value row = at(scores, offset), dRow = at(dScores, offset);
-          Value seen = visible(query, firstKey, columns);
-          Value lseLanes = b.splat(
-              b.loadScalar(element, at(lseRow, b.mul(query, lseStrides[2]))));
-          Value delta = b.splat(b.loadScalar(element, at(deltas, r)));
-          forLoop(b.i64(0), columns, kLanes, [&](Value c) {
-            Lanes lanes = columnLanes(seen, c);
-            Value x = b.loadVector(element, at(row, c), 1);
-            Value p = exp(subf(x, lseLanes));
-            Value dp = b.loadVector(element, at(dRow, c), 1);
-            Value ds = mulf(mulf(p, subf(dp, delta)), scaleLanes);
-            b.storeVector(element, masked(lanes, p, 0), at(row, c), 1);
-            b.storeVector(element, masked(lanes, ds, 0), at(dRow, c), 1);
-          });
-        });
-        product(true, false, columns, b.i64(width), rows, one, scores, kKeys,
-                dOTile, dO.row, one, rowOf(dv, batch, firstKey, kvHead),
-                dv.row);
-        product(true, false, columns, b.i64(width), rows, one, dScores, kKeys,
-                qTile, q.row, one, rowOf(dk, batch, firstKey, kvHead), dk.row);
-        Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                              firstKey, b.i64(0));
-        Value beta = arith::SelectOp::create(b, isFirst, zero, one);
-        product(false, false, rows, b.i64(width), columns, one, dScores, kKeys,
-                kTile, k.row, beta, dqTile, dq.row);
-      });
-    });
-  });
-}
-
-/// Checks what the kernels rely on: f32 or f64, and rows of heads in one piece.
-static LogicalResult checkOperands(Operation *op, ValueRange heads) {
-  for (Value value : heads) {
-    auto type = cast<MemRefType>(value.getType());
+static LogicalResult checkLayouts(Operation *op, ValueRange operands) {
+  for (Value operand : operands) {
+    auto type = cast<MemRefType>(operand.getType());
     Type element = type.getElementType();
     if (!element.isF32() && !element.isF64())
       return op->emitOpError("has element type ")
-             << element << ", expected f32 or f64 on the CPU target";
+             << element
+             << ", which the CPU target cannot attend with, "
+                "expected f32 or f64";
     auto [strides, offset] = type.getStridesAndOffset();
-    if (type.getDimSize(3) != 1 && strides[3] != 1)
-      return op->emitOpError("has an operand of type ")
-             << type << ", expected a stride of 1 along its last dim";
+    if (strides[3] != 1 && type.getDimSize(3) != 1)
+      return op->emitOpError("has an operand of stride ")
+             << strides[3] << " along its last dim, expected 1";
   }
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Forward
+//===----------------------------------------------------------------------===//
+
+static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
+  auto typeOf = [](Value value) { return cast<MemRefType>(value.getType()); };
+  AttentionBuilder a(b, typeOf(op.getQ()), typeOf(op.getK()),
+                     op.getScale().convertToDouble(), op.getCausal());
+  Type element = a.element;
+  Rows q = a.rows(0, typeOf(op.getQ())), k = a.rows(1, typeOf(op.getK())),
+       v = a.rows(2, typeOf(op.getV()));
+  unsigned next = 3;
+  Value position;
+  if (op.getPosition())
+    position = b.loadScalar(b.getI64Type(), b.loadArgument(next++));
+  Rows o = a.rows(next, typeOf(op.getOuts()[0]));
+  Value lse = b.loadArgument(next + 1);
+  auto [lseStrides, ignored] = typeOf(op.getOuts()[1]).getStridesAndOffset();
+
+  int64_t tiles = llvm::divideCeil(a.queries, kQueryTile);
+  kernel.tasks = a.batch * a.heads * tiles;
+  int64_t work = std::min(kQueryTile, a.queries) * a.keys * (2 * a.depth + 16);
+  kernel.grain = std::max<int64_t>(1, (1 << 17) / std::max<int64_t>(1, work));
+
+  Value scores = b.stackBuffer(element, kQueryTile * a.scratchLd);
+  Value maxima = b.stackBuffer(element, kQueryTile);
+  Value sums = b.stackBuffer(element, kQueryTile);
+  constexpr double inf = std::numeric_limits<double>::infinity();
+
+  scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
+  b.setInsertionPoint(tasks.getBody()->getTerminator());
+  Value task = tasks.getInductionVar();
+  // The last tiles see most keys under a causal mask: start with them.
+  Value tile = b.sub(b.i64(tiles - 1), b.rem(task, tiles));
+  Value head = b.rem(b.div(task, tiles), a.heads);
+  Value entry = b.div(task, tiles * a.heads);
+  Value keyHead = b.div(head, a.heads / a.keyHeads);
+  Value first = b.mul(tile, kQueryTile);
+  Value count = b.min(b.i64(kQueryTile), b.sub(b.i64(a.queries), first));
+  Value qTile = a.at(q, entry, first, head);
+  Value oTile = a.at(o, entry, first, head);
+
+  scf::ForOp init = b.loop(b.i64(0), count, 1);
+  b.atEnd(init.getBody(), [&] {
+    Value i = init.getInductionVar();
+    b.storeScalar(element, a.constant(-inf), b.advance(element, maxima, i));
+    b.storeScalar(element, a.constant(0), b.advance(element, sums, i));
+  });
+
+  Value limit = a.visibleKeys(b.add(first, b.sub(count, b.i64(1))), position);
+  scf::ForOp keyLoop = b.loop(b.i64(0), limit, a.keyTile);
+  b.atEnd(keyLoop.getBody(), [&] {
+    Value begin = keyLoop.getInductionVar();
+    Value width = b.min(b.i64(a.keyTile), b.sub(limit, begin));
+    Value isFirst =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, begin, b.i64(0));
+    a.gemm(false, true, count, width, b.i64(a.depth), a.constant(a.scale),
+           qTile, q.ld(), a.at(k, entry, begin, keyHead), k.ld(), a.constant(0),
+           scores, a.scratchLd);
+    scf::ForOp rows = b.loop(b.i64(0), count, 1);
+    b.atEnd(rows.getBody(), [&] {
+      Value i = rows.getInductionVar();
+      Value row = b.advance(element, scores, b.mul(i, a.scratchLd));
+      Value valid = b.sub(a.visibleKeys(b.add(first, i), position), begin);
+      valid = b.max(b.min(valid, width), b.i64(0));
+      auto load = [&](Value at, const Lanes &lanes) -> Value {
+        Value x = b.loadVector(element, b.advance(element, row, at), 1);
+        if (!lanes.mask)
+          return x;
+        return arith::SelectOp::create(b, lanes.mask, x,
+                                       b.constant(a.lanes, -inf));
+      };
+      Value lanesMax =
+          walkRow(a, valid, {b.constant(a.lanes, -inf)},
+                  [&](Value at, const Lanes &lanes, ValueRange acc) {
+                    return SmallVector<Value>{a.maxF(acc[0], load(at, lanes))};
+                  })[0];
+      Value maxSlot = b.advance(element, maxima, i);
+      Value sumSlot = b.advance(element, sums, i);
+      Value oldMax = b.loadScalar(element, maxSlot);
+      Value newMax =
+          a.maxF(oldMax, b.horizontal(lanesMax, [&](Value l, Value r) {
+            return a.maxF(l, r);
+          }));
+      // A row that has seen nothing yet keeps exponentials of 0.
+      Value none = arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, newMax,
+                                         a.constant(-inf));
+      Value shift = arith::SelectOp::create(b, none, a.constant(0), newMax);
+      Value shiftLanes = b.splat(shift);
+      Value lanesSum =
+          walkRow(a, valid, {b.constant(a.lanes, 0)},
+                  [&](Value at, const Lanes &lanes, ValueRange acc) {
+                    Value p = math::ExpOp::create(
+                        b, a.subF(load(at, lanes), shiftLanes));
+                    b.storeVector(element, p, b.advance(element, row, at), 1);
+                    return SmallVector<Value>{a.addF(acc[0], p)};
+                  })[0];
+      clearRest(a, row, valid, width);
+      Value correction = math::ExpOp::create(b, a.subF(oldMax, shift));
+      Value oldSum = b.loadScalar(element, sumSlot);
+      b.storeScalar(element,
+                    a.addF(a.mulF(oldSum, correction), a.sumLanes(lanesSum)),
+                    sumSlot);
+      b.storeScalar(element, newMax, maxSlot);
+      // What is in the output so far was scaled by the old maximum.
+      Value one = a.constant(1);
+      Value changed =
+          arith::CmpFOp::create(b, arith::CmpFPredicate::UNE, correction, one);
+      Value notFirst =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::ne, begin, b.i64(0));
+      scf::IfOp rescale =
+          b.branch(arith::AndIOp::create(b, changed, notFirst), false);
+      b.atEnd(rescale.thenBlock(), [&] {
+        Value out = b.advance(element, oTile, b.mul(i, o.ld()));
+        Value factor = b.splat(correction);
+        a.forVectors(a.depth, [&](Value at, const Lanes &lanes) {
+          Value slot = b.advance(element, out, at);
+          b.storeVector(element,
+                        a.mulF(b.loadVector(element, slot, 1, lanes), factor),
+                        slot, 1, lanes);
+        });
+      });
+    });
+    Value beta =
+        arith::SelectOp::create(b, isFirst, a.constant(0), a.constant(1));
+    a.gemm(false, false, count, b.i64(a.depth), width, a.constant(1), scores,
+           a.scratchLd, a.at(v, entry, begin, keyHead), v.ld(), beta, oTile,
+           o.ld());
+  });
+
+  scf::ForOp finish = b.loop(b.i64(0), count, 1);
+  b.atEnd(finish.getBody(), [&] {
+    Value i = finish.getInductionVar();
+    Value sum = b.loadScalar(element, b.advance(element, sums, i));
+    Value max = b.loadScalar(element, b.advance(element, maxima, i));
+    Value out = b.advance(element, oTile, b.mul(i, o.ld()));
+    // Written so that a NaN sum is not taken for an empty row.
+    Value isEmpty =
+        arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, a.constant(0));
+    Value inverse = arith::DivFOp::create(b, a.constant(1), sum);
+    Value factor = b.splat(inverse);
+    Value emptyLanes = b.splat(isEmpty);
+    a.forVectors(a.depth, [&](Value at, const Lanes &lanes) {
+      Value slot = b.advance(element, out, at);
+      Value value = a.mulF(b.loadVector(element, slot, 1, lanes), factor);
+      value =
+          arith::SelectOp::create(b, emptyLanes, b.constant(a.lanes, 0), value);
+      b.storeVector(element, value, slot, 1, lanes);
+    });
+    Value logarithm = a.addF(max, math::LogOp::create(b, sum));
+    Value offset =
+        b.add(b.mul(entry, lseStrides[0]), b.mul(head, lseStrides[1]));
+    offset = b.add(offset, b.mul(b.add(first, i), lseStrides[2]));
+    b.storeScalar(element, logarithm, b.advance(element, lse, offset));
+  });
+}
+
 LogicalResult blurt::emitAttention(AttentionOp op, HostEmitter &host) {
-  Value o = op.getOuts()[0], lse = op.getOuts()[1];
-  if (failed(checkOperands(op, {op.getQ(), op.getK(), op.getV(), o})))
+  if (failed(
+          checkLayouts(op, {op.getQ(), op.getK(), op.getV(), op.getOuts()[0]})))
     return failure();
   const Kernel &kernel = host.getKernel(
       getStructureKey(op), "attention", op.getLoc(),
-      [&](KernelBuilder &b, Kernel &kernel) {
-        AttentionKernel attention(b, cast<MemRefType>(op.getQ().getType()),
-                                  cast<MemRefType>(op.getK().getType()),
-                                  op.getScale().convertToDouble(),
-                                  op.getCausal());
-        unsigned next = 3;
-        if (op.getPosition())
-          attention.setPosition(
-              b.loadScalar(b.getI64Type(), b.loadArgument(next++)));
-        auto [lseStrides, offset] =
-            cast<MemRefType>(lse.getType()).getStridesAndOffset();
-        attention.emitForward(
-            HeadsOperand(b, op.getQ(), 0), HeadsOperand(b, op.getK(), 1),
-            HeadsOperand(b, op.getV(), 2), HeadsOperand(b, o, next),
-            b.loadArgument(next + 1), lseStrides, kernel);
-      });
+      [&](KernelBuilder &b, Kernel &kernel) { emitForward(op, b, kernel); });
   OpBuilder builder(op);
   host.launch(builder, op.getLoc(), kernel, op.getOperands());
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Backward
+//===----------------------------------------------------------------------===//
+
+static void emitBackward(AttentionGradOp op, KernelBuilder &b, Kernel &kernel) {
+  auto typeOf = [](Value value) { return cast<MemRefType>(value.getType()); };
+  AttentionBuilder a(b, typeOf(op.getQ()), typeOf(op.getK()),
+                     op.getScale().convertToDouble(), op.getCausal());
+  Type element = a.element;
+  Rows q = a.rows(0, typeOf(op.getQ())), k = a.rows(1, typeOf(op.getK())),
+       v = a.rows(2, typeOf(op.getV())), o = a.rows(3, typeOf(op.getO()));
+  Value lse = b.loadArgument(4);
+  auto [lseStrides, ignored] = typeOf(op.getLse()).getStridesAndOffset();
+  Rows dO = a.rows(5, typeOf(op.getDO())),
+       dq = a.rows(6, typeOf(op.getOuts()[0])),
+       dk = a.rows(7, typeOf(op.getOuts()[1])),
+       dv = a.rows(8, typeOf(op.getOuts()[2]));
+
+  kernel.tasks = a.batch * a.keyHeads;
+  kernel.grain = 1;
+  int64_t group = a.heads / a.keyHeads;
+  Value probabilities = b.stackBuffer(element, kQueryTile * a.scratchLd);
+  Value cotangents = b.stackBuffer(element, kQueryTile * a.scratchLd);
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  Value one = a.constant(1), zero = a.constant(0);
+
+  scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
+  b.setInsertionPoint(tasks.getBody()->getTerminator());
+  Value keyHead = b.rem(tasks.getInductionVar(), a.keyHeads);
+  Value entry = b.div(tasks.getInductionVar(), a.keyHeads);
+
+  scf::ForOp clear = b.loop(b.i64(0), b.i64(a.keys), 1);
+  b.atEnd(clear.getBody(), [&] {
+    a.fillZero(a.at(dk, entry, clear.getInductionVar(), keyHead));
+    a.fillZero(a.at(dv, entry, clear.getInductionVar(), keyHead));
+  });
+  scf::ForOp headLoop = b.loop(b.i64(0), b.i64(group), 1);
+  b.setInsertionPoint(headLoop.getBody()->getTerminator());
+  Value head = b.add(b.mul(keyHead, group), headLoop.getInductionVar());
+  scf::ForOp tileLoop = b.loop(b.i64(0), b.i64(a.queries), kQueryTile);
+  b.setInsertionPoint(tileLoop.getBody()->getTerminator());
+  Value first = tileLoop.getInductionVar();
+  Value count = b.min(b.i64(kQueryTile), b.sub(b.i64(a.queries), first));
+  Value qTile = a.at(q, entry, first, head);
+  Value dqTile = a.at(dq, entry, first, head);
+  Value doTile = a.at(dO, entry, first, head);
+
+  // delta = Σ do · o of each row.
+  Value deltas = b.stackBuffer(element, kQueryTile);
+  scf::ForOp rowLoop = b.loop(b.i64(0), count, 1);
+  b.atEnd(rowLoop.getBody(), [&] {
+    Value i = rowLoop.getInductionVar();
+    a.fillZero(b.advance(element, dqTile, b.mul(i, dq.ld())));
+    Value out = a.at(o, entry, b.add(first, i), head);
+    Value cotangent = b.advance(element, doTile, b.mul(i, dO.ld()));
+    Value total = b.constant(a.lanes, 0);
+    int64_t tail = a.depth % kLanes;
+    auto product = [&](Value at, const Lanes &lanes) {
+      // Lanes that are not valid hold 0.
+      return a.mulF(
+          b.loadVector(element, b.advance(element, out, at), 1, lanes),
+          b.loadVector(element, b.advance(element, cotangent, at), 1, lanes));
+    };
+    if (a.depth >= kLanes) {
+      scf::ForOp loop =
+          b.loop(b.i64(0), b.i64(a.depth - tail), kLanes, {total});
+      b.atEnd(loop.getBody(), [&] {
+        Value sum = a.addF(loop.getRegionIterArg(0),
+                           product(loop.getInductionVar(), {}));
+        loop.getBody()->getTerminator()->setOperands({sum});
+      });
+      total = loop.getResult(0);
+    }
+    if (tail != 0)
+      total =
+          a.addF(total, product(b.i64(a.depth - tail), b.lanes(b.i64(tail))));
+    b.storeScalar(element, a.sumLanes(total), b.advance(element, deltas, i));
+  });
+
+  Value limit = a.visibleKeys(b.add(first, b.sub(count, b.i64(1))), {});
+  scf::ForOp keyLoop = b.loop(b.i64(0), limit, a.keyTile);
+  b.setInsertionPoint(keyLoop.getBody()->getTerminator());
+  Value begin = keyLoop.getInductionVar();
+  Value width = b.min(b.i64(a.keyTile), b.sub(limit, begin));
+  Value kTile = a.at(k, entry, begin, keyHead);
+  Value depth = b.i64(a.depth);
+  a.gemm(false, true, count, width, depth, a.constant(a.scale), qTile, q.ld(),
+         kTile, k.ld(), zero, probabilities, a.scratchLd);
+  a.gemm(false, true, count, width, depth, one, doTile, dO.ld(),
+         a.at(v, entry, begin, keyHead), v.ld(), zero, cotangents, a.scratchLd);
+  scf::ForOp rows = b.loop(b.i64(0), count, 1);
+  b.atEnd(rows.getBody(), [&] {
+    Value i = rows.getInductionVar();
+    Value p = b.advance(element, probabilities, b.mul(i, a.scratchLd));
+    Value ds = b.advance(element, cotangents, b.mul(i, a.scratchLd));
+    Value valid = b.sub(a.visibleKeys(b.add(first, i), {}), begin);
+    valid = b.max(b.min(valid, width), b.i64(0));
+    Value offset =
+        b.add(b.mul(entry, lseStrides[0]), b.mul(head, lseStrides[1]));
+    offset = b.add(offset, b.mul(b.add(first, i), lseStrides[2]));
+    Value shift =
+        b.splat(b.loadScalar(element, b.advance(element, lse, offset)));
+    Value delta = b.splat(b.loadScalar(element, b.advance(element, deltas, i)));
+    Value scale = b.constant(a.lanes, a.scale);
+    walkRow(a, valid, {}, [&](Value at, const Lanes &lanes, ValueRange) {
+      Value pSlot = b.advance(element, p, at);
+      Value dSlot = b.advance(element, ds, at);
+      Value x = a.subF(b.loadVector(element, pSlot, 1), shift);
+      if (lanes.mask)
+        x = arith::SelectOp::create(b, lanes.mask, x,
+                                    b.constant(a.lanes, -inf));
+      Value probability = math::ExpOp::create(b, x);
+      Value d = a.subF(b.loadVector(element, dSlot, 1), delta);
+      d = a.mulF(a.mulF(probability, d), scale);
+      // Beyond the row's keys the scratch holds anything.
+      if (lanes.mask)
+        d = arith::SelectOp::create(b, lanes.mask, d, b.constant(a.lanes, 0));
+      b.storeVector(element, probability, pSlot, 1);
+      b.storeVector(element, d, dSlot, 1);
+      return SmallVector<Value>{};
+    });
+    clearRest(a, p, valid, width);
+    clearRest(a, ds, valid, width);
+  });
+  a.gemm(true, false, width, depth, count, one, probabilities, a.scratchLd,
+         doTile, dO.ld(), one, a.at(dv, entry, begin, keyHead), dv.ld());
+  a.gemm(true, false, width, depth, count, one, cotangents, a.scratchLd, qTile,
+         q.ld(), one, a.at(dk, entry, begin, keyHead), dk.ld());
+  a.gemm(false, false, count, depth, width, one, cotangents, a.scratchLd, kTile,
+         k.ld(), one, dqTile, dq.ld());
+}
+
 LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, HostEmitter &host) {
-  Value dq = op.getOuts()[0], dk = op.getOuts()[1], dv = op.getOuts()[2];
-  if (failed(checkOperands(op, {op.getQ(), op.getK(), op.getV(), op.getO(),
-                                op.getDO(), dq, dk, dv})))
+  if (failed(checkLayouts(op, {op.getQ(), op.getK(), op.getV(), op.getO(),
+                               op.getDO(), op.getOuts()[0], op.getOuts()[1],
+                               op.getOuts()[2]})))
     return failure();
   const Kernel &kernel = host.getKernel(
       getStructureKey(op), "attention_grad", op.getLoc(),
-      [&](KernelBuilder &b, Kernel &kernel) {
-        AttentionKernel attention(b, cast<MemRefType>(op.getQ().getType()),
-                                  cast<MemRefType>(op.getK().getType()),
-                                  op.getScale().convertToDouble(),
-                                  op.getCausal());
-        auto [lseStrides, offset] =
-            cast<MemRefType>(op.getLse().getType()).getStridesAndOffset();
-        attention.emitBackward(
-            HeadsOperand(b, op.getQ(), 0), HeadsOperand(b, op.getK(), 1),
-            HeadsOperand(b, op.getV(), 2), HeadsOperand(b, op.getO(), 3),
-            b.loadArgument(4), lseStrides, HeadsOperand(b, op.getDO(), 5),
-            HeadsOperand(b, dq, 6), HeadsOperand(b, dk, 7),
-            HeadsOperand(b, dv, 8), kernel);
-      });
+      [&](KernelBuilder &b, Kernel &kernel) { emitBackward(op, b, kernel); });
   OpBuilder builder(op);
   host.launch(builder, op.getLoc(), kernel, op.getOperands());
   return success();

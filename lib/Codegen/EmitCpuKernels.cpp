@@ -26,8 +26,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 namespace {
-struct EmitCpuKernels
-    : blurt::impl::BlurtEmitCpuKernelsBase<EmitCpuKernels> {
+struct EmitCpuKernels : blurt::impl::BlurtEmitCpuKernelsBase<EmitCpuKernels> {
   void runOnOperation() override;
   LogicalResult convertFunction(func::FuncOp function, HostEmitter &host);
 };
@@ -88,8 +87,7 @@ LogicalResult EmitCpuKernels::convertFunction(func::FuncOp function,
   for (unsigned i = 0; i < entry.getNumArguments(); ++i) {
     BlockArgument argument = entry.getArgument(i);
     if (isa<MemRefType>(argument.getType())) {
-      BlockArgument pointer =
-          entry.insertArgument(i, ptr, argument.getLoc());
+      BlockArgument pointer = entry.insertArgument(i, ptr, argument.getLoc());
       host.setPointer(entry.getArgument(i + 1), pointer);
       replaced.push_back(i + 1);
       types.push_back(ptr);
@@ -135,6 +133,13 @@ LogicalResult EmitCpuKernels::convertFunction(func::FuncOp function,
                       .getResult());
               return success();
             })
+            .Case([&](memref::StoreOp store) {
+              // The iteration of a loop, for the kernels that read it.
+              OpBuilder b(op);
+              LLVM::StoreOp::create(b, op->getLoc(), store.getValue(),
+                                    host.getPointer(store.getMemRef()));
+              return success();
+            })
             .Default([&](Operation *other) -> LogicalResult {
               if (isa_and_nonnull<BlurtDialect>(other->getDialect()))
                 return other->emitOpError(
@@ -152,7 +157,7 @@ LogicalResult EmitCpuKernels::convertFunction(func::FuncOp function,
     if (failed(converted))
       return WalkResult::interrupt();
     if (isa_and_nonnull<BlurtDialect>(op->getDialect()) ||
-        isa<memref::ExtractAlignedPointerAsIndexOp>(op)) {
+        isa<memref::ExtractAlignedPointerAsIndexOp, memref::StoreOp>(op)) {
       done.push_back(op);
       return WalkResult::skip();
     }
@@ -178,9 +183,9 @@ void EmitCpuKernels::runOnOperation() {
     module.print(os);
     llvm::SHA256 sha;
     sha.update(text);
-    module->setAttr("blurt.plan_hash",
-                    StringAttr::get(&getContext(),
-                                    llvm::toHex(sha.final(), true)));
+    module->setAttr(
+        "blurt.plan_hash",
+        StringAttr::get(&getContext(), llvm::toHex(sha.final(), true)));
   }
   HostEmitter host(module);
   SmallVector<func::FuncOp> functions;

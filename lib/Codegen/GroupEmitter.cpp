@@ -27,8 +27,8 @@ GroupEmitter::GroupEmitter(GroupOp group, KernelBuilder &builder)
 }
 
 int64_t GroupEmitter::getGrain() {
-  int64_t cost = group.getBodyBlock()->getOperations().size() +
-                 group.getNumOperands();
+  int64_t cost =
+      group.getBodyBlock()->getOperations().size() + group.getNumOperands();
   for (Operation &op : *group.getBodyBlock())
     cost += isa<math::MathDialect>(op.getDialect()) ? 16 : 0;
   int64_t task = std::max<int64_t>(1, pointsPerTask * cost);
@@ -118,8 +118,7 @@ Value GroupEmitter::pointerTo(const Operand &operand, Varies varies,
     Value offset = b.i64(0);
     for (unsigned dim : dims)
       if (operand.strides[dim] != 0)
-        offset =
-            b.add(offset, b.mul(coordinates[dim], operand.strides[dim]));
+        offset = b.add(offset, b.mul(coordinates[dim], operand.strides[dim]));
     pointer = b.advance(operand.element, pointer, offset);
   };
   switch (varies) {
@@ -133,8 +132,7 @@ Value GroupEmitter::pointerTo(const Operand &operand, Varies varies,
     break;
   case kVector:
   case kBoth:
-    pointer =
-        pointerTo(operand, varies == kBoth ? kLoop : kUniform, point);
+    pointer = pointerTo(operand, varies == kBoth ? kLoop : kUniform, point);
     if (!getLaneAccess(plan, operand).gather) {
       b.setInsertionPoint(scope.anchor);
       pointer = b.advance(operand.element, pointer,
@@ -152,7 +150,7 @@ Value GroupEmitter::loadLanes(const Operand &operand, Value pointer,
   if (!access.gather)
     return b.loadVector(operand.element, pointer, access.stride, point.lanes);
   Type scalar = GroupOp::getScalarType(operand.element);
-  return b.gather(scalar, point.lanes, [&](Value lane) {
+  return b.gather(scalar, point.lanes, /*unroll=*/false, [&](Value lane) {
     Value offset = vectorOffset(operand, b.add(point.vectorStart, lane));
     return b.loadScalar(operand.element,
                         b.advance(operand.element, pointer, offset));
@@ -202,8 +200,7 @@ Value GroupEmitter::emitIndex(IndexOp index, Point &point) {
     return b.i64(0);
   if (!llvm::is_contained(plan.vectorDims, unsigned(walked)))
     return coordinates[walked];
-  Value linear =
-      arith::AddIOp::create(b, b.splat(point.vectorStart), b.iota());
+  Value linear = arith::AddIOp::create(b, b.splat(point.vectorStart), b.iota());
   int64_t inner = 1;
   for (unsigned dim : llvm::reverse(plan.vectorDims)) {
     if (dim == unsigned(walked))
@@ -214,8 +211,8 @@ Value GroupEmitter::emitIndex(IndexOp index, Point &point) {
   if (inner != 1)
     linear = arith::DivUIOp::create(b, linear, b.constant(type, inner));
   if (plan.vectorDims.front() != unsigned(walked))
-    linear = arith::RemUIOp::create(
-        b, linear, b.constant(type, plan.extents[walked]));
+    linear = arith::RemUIOp::create(b, linear,
+                                    b.constant(type, plan.extents[walked]));
   return linear;
 }
 
@@ -266,8 +263,8 @@ Value GroupEmitter::loadTable(LoadOp load, Varies varies, Point &point,
   if (contiguous) {
     Value last = point.vectorStart;
     if (indices.back())
-      last = negative ? b.sub(last, indices.back())
-                      : b.add(last, indices.back());
+      last =
+          negative ? b.sub(last, indices.back()) : b.add(last, indices.back());
     Value offset = b.mul(last, strides.back());
     for (unsigned i = 0; i + 1 < indices.size(); ++i)
       offset = b.add(offset, b.mul(indices[i], strides[i]));
@@ -283,14 +280,14 @@ Value GroupEmitter::loadTable(LoadOp load, Varies varies, Point &point,
   if (!(varies & kVector))
     return loadAt([](Value index) { return index; });
   return b.gather(
-      GroupOp::getScalarType(element), point.lanes, [&](Value lane) {
+      GroupOp::getScalarType(element), point.lanes, /*unroll=*/false,
+      [&](Value lane) {
         return loadAt([&](Value index) -> Value {
           if (!isa<VectorType>(index.getType()))
             return index;
           APInt constant;
           if (matchPattern(lane, m_ConstantInt(&constant)))
-            return vector::ExtractOp::create(b, index,
-                                             constant.getSExtValue());
+            return vector::ExtractOp::create(b, index, constant.getSExtValue());
           Value position =
               arith::IndexCastOp::create(b, b.getIndexType(), lane);
           return vector::ExtractOp::create(b, index, OpFoldResult(position));
@@ -327,9 +324,9 @@ Value GroupEmitter::get(Value value, Point &point) {
     if (vector && point.lanes.mask &&
         isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp,
             arith::FloorDivSIOp, arith::CeilDivSIOp, arith::CeilDivUIOp>(op))
-      operands[1] = arith::SelectOp::create(
-          b, point.lanes.mask, operands[1],
-          b.constant(operands[1].getType(), 1));
+      operands[1] =
+          arith::SelectOp::create(b, point.lanes.mask, operands[1],
+                                  b.constant(operands[1].getType(), 1));
     Operation *clone = op->cloneWithoutRegions();
     clone->setOperands(operands);
     clone->setLoc(b.getLoc());
@@ -358,8 +355,7 @@ Value GroupEmitter::getVector(Value value, Point &point) {
 
 Varies GroupEmitter::outputClass(unsigned i) const {
   auto &self = const_cast<GroupEmitter &>(*this);
-  return plan.classOf(
-      self.group.getMentionedDims(self.group.getOutputMap(i)));
+  return plan.classOf(self.group.getMentionedDims(self.group.getOutputMap(i)));
 }
 
 bool GroupEmitter::hasOutputs(Varies varies) const {

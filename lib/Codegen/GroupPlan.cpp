@@ -66,9 +66,11 @@ static void mergeDims(GroupOp group, GroupPlan &plan) {
   unsigned firstOut = numInputs + group.getTables().size();
   for (auto [i, operand] : llvm::enumerate(strides)) {
     bool isInput = i < numInputs;
-    Value value = isInput ? group.getInputs()[i] : group.getOuts()[i - numInputs];
+    Value value =
+        isInput ? group.getInputs()[i] : group.getOuts()[i - numInputs];
     Operand result{getElementTypeOrSelf(value.getType()),
-                   unsigned(isInput ? i : firstOut + i - numInputs), {}};
+                   unsigned(isInput ? i : firstOut + i - numInputs),
+                   {}};
     for (unsigned dim : last)
       result.strides.push_back(operand[dim]);
     (isInput ? plan.inputs : plan.outputs).push_back(std::move(result));
@@ -136,7 +138,7 @@ GroupPlan GroupPlan::compute(GroupOp group) {
     while (run > 0 && isReduced(run - 1))
       --run;
     for (unsigned dim = 0; dim < rank; ++dim)
-      (dim >= run         ? plan.vectorDims
+      (dim >= run       ? plan.vectorDims
        : isReduced(dim) ? plan.loopDims
                         : plan.taskDims)
           .push_back(dim);

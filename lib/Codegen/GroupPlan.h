@@ -35,8 +35,8 @@ enum Varies : unsigned { kUniform = 0, kVector = 1, kLoop = 2, kBoth = 3 };
 /// One input or output of a group, as strides over the walked dims.
 struct Operand {
   Type element;
-  unsigned argument;                ///< index into the kernel's arguments
-  SmallVector<int64_t> strides;     ///< per walked dim, 0 where broadcast
+  unsigned argument;            ///< index into the kernel's arguments
+  SmallVector<int64_t> strides; ///< per walked dim, 0 where broadcast
 };
 
 struct GroupPlan {

@@ -28,8 +28,7 @@ void GroupEmitter::emitMap() {
   int64_t extent = plan.vectorPoints;
   int64_t blocks = llvm::divideCeil(extent, kMapBlock);
   // Blocks of even size, in whole vectors.
-  int64_t block =
-      llvm::alignTo(llvm::divideCeil(extent, blocks), kLanes);
+  int64_t block = llvm::alignTo(llvm::divideCeil(extent, blocks), kLanes);
   blocks = llvm::divideCeil(extent, block);
   numTasks = plan.taskPoints * blocks;
   pointsPerTask = std::min(block, extent);
@@ -74,8 +73,8 @@ void GroupEmitter::emitMap() {
   b.setInsertionPoint(end);
   Operation *anchor = end;
   if (blocks > 1) {
-    Value isLast = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, stop,
-                                         b.i64(extent));
+    Value isLast =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, stop, b.i64(extent));
     anchor = b.branch(isLast, false).thenBlock()->getTerminator();
     b.setInsertionPoint(anchor);
   }
@@ -152,8 +151,8 @@ SmallVector<Value> GroupEmitter::emitRun(MutableArrayRef<ReduceOp> reduces,
         b.setInsertionPoint(yield);
         SmallVector<Value> mine(
             inner.getRegionIterArgs().slice(way * count, count));
-        Value at = b.add(b.mul(inner.getInductionVar(), quad),
-                         b.i64(way * kLanes));
+        Value at =
+            b.add(b.mul(inner.getInductionVar(), quad), b.i64(way * kLanes));
         addPoint(at, {}, yield, mine);
         llvm::append_range(next, mine);
       }
@@ -182,9 +181,8 @@ SmallVector<Value> GroupEmitter::emitRun(MutableArrayRef<ReduceOp> reduces,
     Value to = b.add(from, b.i64(kRowBlock));
     if (quads % kRowBlock != 0)
       to = b.min(to, b.i64(quads));
-    yield->setOperands(
-        emitBlock(from, to, llvm::to_vector_of<Value>(
-                                outer.getRegionIterArgs())));
+    yield->setOperands(emitBlock(
+        from, to, llvm::to_vector_of<Value>(outer.getRegionIterArgs())));
     main = llvm::to_vector_of<Value>(outer.getResults());
   }
   b.setInsertionPoint(end);
@@ -195,8 +193,7 @@ SmallVector<Value> GroupEmitter::emitRun(MutableArrayRef<ReduceOp> reduces,
     tail = identities();
     addPoint(b.i64(extent - rest), b.lanes(b.i64(rest)), end, tail);
   } else if (restVectors > 1) {
-    scf::ForOp inner =
-        b.loop(b.i64(0), b.i64(restVectors), 1, identities());
+    scf::ForOp inner = b.loop(b.i64(0), b.i64(restVectors), 1, identities());
     anchor(inner);
     Operation *yield = inner.getBody()->getTerminator();
     b.setInsertionPoint(yield);
@@ -249,7 +246,8 @@ void GroupEmitter::emitRowOutputs(Scope &task, Scope &loop) {
 
 void GroupEmitter::emitRow() {
   numTasks = plan.taskPoints;
-  pointsPerTask = plan.loopPoints * plan.vectorPoints * (plan.phases.size() + 1);
+  pointsPerTask =
+      plan.loopPoints * plan.vectorPoints * (plan.phases.size() + 1);
   scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
   global.anchor = tasks;
   Operation *end = tasks.getBody()->getTerminator();
@@ -262,8 +260,7 @@ void GroupEmitter::emitRow() {
     b.setInsertionPoint(end);
     SmallVector<Value> main;
     for (ReduceOp reduce : reduces)
-      main.push_back(
-          identity(reduce.getKind(), getLaneType(reduce.getType())));
+      main.push_back(identity(reduce.getKind(), getLaneType(reduce.getType())));
     if (hasLoop) {
       scf::ForOp outer = b.loop(b.i64(0), b.i64(plan.loopPoints), 1, main);
       task.anchor = outer;
@@ -281,9 +278,8 @@ void GroupEmitter::emitRow() {
     b.setInsertionPoint(end);
     for (auto [reduce, lanes] : llvm::zip_equal(reduces, main)) {
       ReduceKind kind = reduce.getKind();
-      task.values[reduce] = b.horizontal(lanes, [&](Value lhs, Value rhs) {
-        return combine(kind, lhs, rhs);
-      });
+      task.values[reduce] = b.horizontal(
+          lanes, [&](Value lhs, Value rhs) { return combine(kind, lhs, rhs); });
     }
   }
 
@@ -453,9 +449,8 @@ void GroupEmitter::emitColumn() {
     return emitFull();
   if (extent < width)
     return emitPartial();
-  Value isFull =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::sle,
-                            b.add(start, b.i64(width)), b.i64(extent));
+  Value isFull = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::sle, b.add(start, b.i64(width)), b.i64(extent));
   scf::IfOp branch = b.branch(isFull, true);
   b.setInsertionPoint(branch.thenBlock()->getTerminator());
   emitFull();

@@ -31,13 +31,12 @@ std::string blurt::getStructureKey(Operation *op) {
   DenseMap<Value, unsigned> numbers;
   auto printOp = [&](Operation *op, bool isRoot) {
     os << op->getName() << '{';
-    for (NamedAttribute attr :
-         DictionaryAttr::get(op->getContext(),
-                             op->getPropertiesAsAttribute()
-                                 ? cast<DictionaryAttr>(
-                                       op->getPropertiesAsAttribute())
-                                       .getValue()
-                                 : ArrayRef<NamedAttribute>()))
+    for (NamedAttribute attr : DictionaryAttr::get(
+             op->getContext(),
+             op->getPropertiesAsAttribute()
+                 ? cast<DictionaryAttr>(op->getPropertiesAsAttribute())
+                       .getValue()
+                 : ArrayRef<NamedAttribute>()))
       if (!isRoot || attr.getName() != "kernel")
         os << attr.getName().getValue() << '=' << attr.getValue() << ',';
     os << '}';
@@ -120,8 +119,9 @@ void HostEmitter::launch(OpBuilder &builder, Location loc, const Kernel &kernel,
         ValueRange{arguments, constant(0), constant(kernel.tasks)});
     return;
   }
-  LLVM::LLVMFuncOp parallel = declareFunction(
-      module, "blurt_parallel", {ptr, ptr, ptr, b.getI64Type(), b.getI64Type()});
+  LLVM::LLVMFuncOp parallel =
+      declareFunction(module, "blurt_parallel",
+                      {ptr, ptr, ptr, b.getI64Type(), b.getI64Type()});
   Value address = LLVM::AddressOfOp::create(b, kernel.function);
   LLVM::CallOp::create(b, parallel,
                        ValueRange{context, address, arguments,

@@ -34,9 +34,9 @@ public:
 
   /// The kernel of `key`, made by `emit` with a name derived from `name` if it
   /// is new.
-  const Kernel &getKernel(StringRef key, StringRef name, Location loc,
-                          llvm::function_ref<void(KernelBuilder &, Kernel &)>
-                              emit);
+  const Kernel &
+  getKernel(StringRef key, StringRef name, Location loc,
+            llvm::function_ref<void(KernelBuilder &, Kernel &)> emit);
   /// Runs all tasks of `kernel` over the memrefs `operands`.
   void launch(OpBuilder &builder, Location loc, const Kernel &kernel,
               ValueRange operands);

@@ -34,9 +34,8 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, StringRef name)
     : ImplicitLocOpBuilder(loc, module.getContext()) {
   setInsertionPointToEnd(module.getBody());
   auto ptr = LLVM::LLVMPointerType::get(getContext());
-  auto type = LLVM::LLVMFunctionType::get(
-      LLVM::LLVMVoidType::get(getContext()),
-      {ptr, getI64Type(), getI64Type()});
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(getContext()),
+                                          {ptr, getI64Type(), getI64Type()});
   kernel = LLVM::LLVMFuncOp::create(*this, name, type, LLVM::Linkage::Internal);
   Block *entry = kernel.addEntryBlock(*this);
   setInsertionPointToStart(entry);
@@ -256,11 +255,10 @@ Value KernelBuilder::loadVector(Type element, Value pointer, int64_t stride,
   if (stride == 1 && hasMaskedAccess(element)) {
     VectorType type = getLaneType(element);
     Value fill = constant(type, isa<FloatType>(element) ? 0 : 1);
-    return LLVM::MaskedLoadOp::create(*this, type, pointer, lanes.mask,
-                                      fill,
+    return LLVM::MaskedLoadOp::create(*this, type, pointer, lanes.mask, fill,
                                       getElementBytes(element));
   }
-  return gather(scalar, lanes, [&](Value lane) {
+  return gather(scalar, lanes, /*unroll=*/true, [&](Value lane) {
     return loadScalar(element, advance(element, pointer, mul(lane, stride)));
   });
 }
@@ -292,20 +290,19 @@ void KernelBuilder::storeVector(Type element, Value value, Value pointer,
   scf::ForOp lane = loop(i64(0), lanes.count, 1);
   atEnd(lane.getBody(), [&] {
     Value i = lane.getInductionVar();
-    Value piece = LLVM::LoadOp::create(*this, storage,
-                                       advance(element, buffer, i),
-                                       getElementBytes(element));
+    Value piece = LLVM::LoadOp::create(
+        *this, storage, advance(element, buffer, i), getElementBytes(element));
     LLVM::StoreOp::create(*this, piece,
                           advance(element, pointer, mul(i, stride)),
                           getElementBytes(element));
   });
 }
 
-Value KernelBuilder::gather(Type scalar, const Lanes &lanes,
+Value KernelBuilder::gather(Type scalar, const Lanes &lanes, bool unroll,
                             llvm::function_ref<Value(Value)> body) {
   VectorType type = getLaneType(scalar);
   Value fill = constant(type, isa<FloatType>(scalar) ? 0 : 1);
-  if (!lanes.mask) {
+  if (!lanes.mask && unroll) {
     Value result = fill;
     for (int64_t lane = 0; lane < kLanes; ++lane)
       result = vector::InsertOp::create(*this, body(i64(lane)), result, lane);
@@ -316,17 +313,17 @@ Value KernelBuilder::gather(Type scalar, const Lanes &lanes,
   auto widen = [&](Value value) -> Value {
     return isBool ? truncate(scalar, value) : value;
   };
-  LLVM::StoreOp::create(*this, widen(fill), buffer, 64);
-  scf::ForOp lane = loop(i64(0), lanes.count, 1);
+  if (lanes.mask)
+    LLVM::StoreOp::create(*this, widen(fill), buffer, 64);
+  scf::ForOp lane = loop(i64(0), lanes.mask ? lanes.count : i64(kLanes), 1);
   atEnd(lane.getBody(), [&] {
     Value piece = body(lane.getInductionVar());
     LLVM::StoreOp::create(*this, widen(piece),
                           advance(scalar, buffer, lane.getInductionVar()),
                           getElementBytes(scalar));
   });
-  Value raw =
-      LLVM::LoadOp::create(*this, getLaneType(getStorageType(scalar)), buffer,
-                           64);
+  Value raw = LLVM::LoadOp::create(*this, getLaneType(getStorageType(scalar)),
+                                   buffer, 64);
   return isBool ? extend(scalar, raw) : raw;
 }
 
@@ -360,13 +357,15 @@ Value KernelBuilder::iota() {
   VectorType type = getLaneType(getI64Type());
   return arith::ConstantOp::create(
       *this, type,
-      cast<TypedAttr>(Attribute(DenseElementsAttr::get<int64_t>(type, values))));
+      cast<TypedAttr>(
+          Attribute(DenseElementsAttr::get<int64_t>(type, values))));
 }
 
 Lanes KernelBuilder::lanes(Value count) {
   auto constantCount = getConstant(count);
   if (constantCount && *constantCount >= kLanes)
     return {};
+  count = min(count, i64(kLanes));
   // Compared as i32: masks of 4-byte lanes are the common case.
   SmallVector<int32_t> values;
   for (int32_t lane = 0; lane < kLanes; ++lane)
@@ -374,7 +373,8 @@ Lanes KernelBuilder::lanes(Value count) {
   VectorType type = getLaneType(getI32Type());
   Value lane = arith::ConstantOp::create(
       *this, type,
-      cast<TypedAttr>(Attribute(DenseElementsAttr::get<int32_t>(type, values))));
+      cast<TypedAttr>(
+          Attribute(DenseElementsAttr::get<int32_t>(type, values))));
   Value narrow = arith::TruncIOp::create(*this, getI32Type(), count);
   Value mask = arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, lane,
                                      splat(narrow));

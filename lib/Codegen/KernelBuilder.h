@@ -85,7 +85,9 @@ public:
   void storeVector(Type element, Value value, Value pointer, int64_t stride,
                    const Lanes &lanes = {});
   /// Fills a vector lane by lane; `body` gets the lane and returns its value.
-  Value gather(Type scalar, const Lanes &lanes,
+  /// Unrolled if all lanes are valid and `unroll` is set, else a loop through
+  /// the stack.
+  Value gather(Type scalar, const Lanes &lanes, bool unroll,
                llvm::function_ref<Value(Value)> body);
 
   //===--------------------------------------------------------------------===//
@@ -95,7 +97,7 @@ public:
   Value constant(Type type, double value);
   /// vector<16xi64> 0 … 15.
   Value iota();
-  /// The first `count` lanes.
+  /// The first `count` lanes, all of them if `count` is more than 16.
   Lanes lanes(Value count);
   /// All 16 lanes combined in a fixed tree.
   Value horizontal(Value vector,

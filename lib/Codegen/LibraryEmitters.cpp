@@ -13,14 +13,14 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 LogicalResult blurt::emitGroup(GroupOp op, HostEmitter &host) {
-  const Kernel &kernel = host.getKernel(
-      getStructureKey(op), op.getKernel(), op.getLoc(),
-      [&](KernelBuilder &builder, Kernel &kernel) {
-        GroupEmitter emitter(op, builder);
-        emitter.emit();
-        kernel.tasks = emitter.getNumTasks();
-        kernel.grain = emitter.getGrain();
-      });
+  const Kernel &kernel =
+      host.getKernel(getStructureKey(op), op.getKernel(), op.getLoc(),
+                     [&](KernelBuilder &builder, Kernel &kernel) {
+                       GroupEmitter emitter(op, builder);
+                       emitter.emit();
+                       kernel.tasks = emitter.getNumTasks();
+                       kernel.grain = emitter.getGrain();
+                     });
   OpBuilder builder(op);
   host.launch(builder, op.getLoc(), kernel, op.getOperands());
   return success();
@@ -58,8 +58,8 @@ static Matrix getMatrix(Value value) {
     matrix.transposed = true;
     matrix.ld = matrix.columns == 1 ? matrix.rows : columnStride;
   }
-  matrix.ld = std::max(matrix.ld,
-                       matrix.transposed ? matrix.rows : matrix.columns);
+  matrix.ld =
+      std::max(matrix.ld, matrix.transposed ? matrix.rows : matrix.columns);
   if (type.getRank() == 3 && type.getDimSize(0) != 1) {
     matrix.batch = type.getDimSize(0);
     matrix.stride = strides[0];
@@ -72,10 +72,10 @@ LogicalResult blurt::emitGemm(GemmOp op, HostEmitter &host) {
   Type element = getElementTypeOrSelf(out.getType());
   if (!element.isF32() && !element.isF64())
     return op.emitOpError("has element type ")
-           << element << ", which the CPU target cannot multiply, expected "
-                         "f32 or f64";
-  Matrix a = getMatrix(op.getA()), b = getMatrix(op.getB()),
-         c = getMatrix(out);
+           << element
+           << ", which the CPU target cannot multiply, expected "
+              "f32 or f64";
+  Matrix a = getMatrix(op.getA()), b = getMatrix(op.getB()), c = getMatrix(out);
   bool transA = op.getTransA() != a.transposed;
   bool transB = op.getTransB() != b.transposed;
   int64_t m = op.getTransA() ? a.columns : a.rows;
@@ -113,8 +113,7 @@ LogicalResult blurt::emitGemm(GemmOp op, HostEmitter &host) {
   };
   Value beta = arith::ConstantOp::create(
       builder, loc, builder.getFloatAttr(element, op.getC() ? 1.0 : 0.0));
-  host.call(builder, loc,
-            element.isF32() ? "blurt_gemm_f32" : "blurt_gemm_f64",
+  host.call(builder, loc, element.isF32() ? "blurt_gemm_f32" : "blurt_gemm_f64",
             {i32(transA), i32(transB), i64(batch), i64(m), i64(n), i64(k),
              pointerA, i64(a.ld), i64(batch == 1 ? 0 : a.stride), pointerB,
              i64(b.ld), i64(batch == 1 ? 0 : b.stride), beta,
@@ -133,8 +132,9 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, HostEmitter &host) {
   Type element = outType.getElementType();
   if (!element.isF32() && !element.isF64())
     return op.emitOpError("has element type ")
-           << element << ", which the CPU target cannot add up, expected f32 "
-                         "or f64";
+           << element
+           << ", which the CPU target cannot add up, expected f32 "
+              "or f64";
   constexpr int64_t kBlock = 4 * kLanes;
   int64_t columns = outType.getDimSize(1);
   int64_t blocks = llvm::divideCeil(columns, kBlock);
@@ -146,8 +146,8 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, HostEmitter &host) {
                outStrides = outStrides](KernelBuilder &b, Kernel &kernel) {
     kernel.tasks = blocks;
     kernel.grain = std::max<int64_t>(
-        1, (1 << 14) / (kBlock * (idsType.getDimSize(0) +
-                                  outType.getDimSize(0))));
+        1,
+        (1 << 14) / (kBlock * (idsType.getDimSize(0) + outType.getDimSize(0))));
     Value ids = b.loadArgument(0), updates = b.loadArgument(1),
           out = b.loadArgument(2);
     scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
@@ -167,8 +167,8 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, HostEmitter &host) {
     };
     scf::ForOp rows = b.loop(b.i64(0), b.i64(outType.getDimSize(0)), 1);
     b.atEnd(rows.getBody(), [&] {
-      Value row = b.advance(element, out,
-                            b.mul(rows.getInductionVar(), outStrides[0]));
+      Value row =
+          b.advance(element, out, b.mul(rows.getInductionVar(), outStrides[0]));
       forColumns([&](Value at, Lanes lanes) {
         b.storeVector(element, b.constant(getLaneType(element), 0),
                       b.advance(element, row, b.mul(at, outStrides[1])),
@@ -236,7 +236,8 @@ LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, HostEmitter &host) {
   auto emit = [&, cacheStrides = cacheStrides,
                rowsStrides = rowsStrides](KernelBuilder &b, Kernel &kernel) {
     int64_t batch = rowsType.getDimSize(0), rows = rowsType.getDimSize(1);
-    int64_t row = rowsType.getNumElements() / std::max<int64_t>(1, batch * rows);
+    int64_t row =
+        rowsType.getNumElements() / std::max<int64_t>(1, batch * rows);
     kernel.tasks = batch * rows;
     kernel.grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, row));
     Value to = b.loadArgument(0), from = b.loadArgument(1);
@@ -272,12 +273,11 @@ LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, HostEmitter &host) {
     scf::ForOp loop = b.loop(b.i64(0), b.i64(extent), 1);
     b.setInsertionPoint(loop.getBody()->getTerminator());
     Value i = loop.getInductionVar();
-    Value value = LLVM::LoadOp::create(
-        b, getStorageType(element),
-        b.advance(element, from, b.mul(i, fromStride)),
-        getElementBytes(element));
-    LLVM::StoreOp::create(b, value,
-                          b.advance(element, to, b.mul(i, toStride)),
+    Value value =
+        LLVM::LoadOp::create(b, getStorageType(element),
+                             b.advance(element, from, b.mul(i, fromStride)),
+                             getElementBytes(element));
+    LLVM::StoreOp::create(b, value, b.advance(element, to, b.mul(i, toStride)),
                           getElementBytes(element));
   };
   const Kernel &kernel =

@@ -112,16 +112,15 @@ Value Expander::exp(Value x) {
   Value n = sub(shifted, magic);
   Value r = fma(n, f32(-0.693359375f), x);
   r = fma(n, f32(2.12194440e-4f), r);
-  Value p = polynomial(r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
-                           4.1665795894e-2f, 1.6666665459e-1f,
-                           5.0000001201e-1f});
+  Value p =
+      polynomial(r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                     4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f});
   Value y = add(fma(mul(r, r), p, r), f32(1.0f));
   // 2^n in two factors: the result may be subnormal or infinite.
   Value k = isub(bits(b.getI32Type(), shifted), i32(0x4b400000));
   Value half = shr(k, i32(1));
   auto power = [&](Value exponent) {
-    return bits(b.getF32Type(),
-                shl(iadd(exponent, i32(127)), i32(23)));
+    return bits(b.getF32Type(), shl(iadd(exponent, i32(127)), i32(23)));
   };
   return mul(mul(y, power(half)), power(isub(k, half)));
 }
@@ -133,39 +132,38 @@ Value Expander::log(Value x) {
   Value scaled = select(isSubnormal, mul(x, f32(8388608.0f)), x);
   Value index = isub(bits(b.getI32Type(), scaled), i32(0x3f3504f3));
   Value exponent = shr(index, i32(23));
-  Value m = bits(b.getF32Type(),
-                 iadd(iand(index, i32(0x7fffff)), i32(0x3f3504f3)));
+  Value m =
+      bits(b.getF32Type(), iadd(iand(index, i32(0x7fffff)), i32(0x3f3504f3)));
   Value e = arith::SIToFPOp::create(b, typed(b.getF32Type()), exponent);
   e = select(isSubnormal, sub(e, f32(23.0f)), e);
 
   Value z = sub(m, f32(1.0f));
   Value zz = mul(z, z);
-  Value p = polynomial(
-      z, {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f,
-          -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
-          2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f});
+  Value p =
+      polynomial(z, {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f,
+                     -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
+                     2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f});
   Value y = mul(mul(z, zz), p);
   y = fma(e, f32(-2.12194440e-4f), y);
   y = fma(zz, f32(-0.5f), y);
   Value result = fma(e, f32(0.693359375f), add(z, y));
 
   Value zero = f32(0.0f);
-  result = select(compare(arith::CmpFPredicate::OEQ, x, f32(kInfinity)), x,
+  result =
+      select(compare(arith::CmpFPredicate::OEQ, x, f32(kInfinity)), x, result);
+  result = select(compare(arith::CmpFPredicate::OEQ, x, zero), f32(-kInfinity),
                   result);
-  result = select(compare(arith::CmpFPredicate::OEQ, x, zero),
-                  f32(-kInfinity), result);
   // Negative, or NaN.
   return select(compare(arith::CmpFPredicate::ULT, x, zero), f32(kNaN), result);
 }
 
 Value Expander::tanh(Value x) {
   Value t = abs(x), s = mul(x, x);
-  Value p = polynomial(s, {-5.70498872745e-3f, 2.06390887954e-2f,
-                           -5.37397155531e-2f, 1.33314422036e-1f,
-                           -3.33332819422e-1f});
+  Value p =
+      polynomial(s, {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
+                     1.33314422036e-1f, -3.33332819422e-1f});
   Value small = fma(mul(p, s), x, x);
-  Value large =
-      sub(f32(1.0f), div(f32(2.0f), add(exp(add(t, t)), f32(1.0f))));
+  Value large = sub(f32(1.0f), div(f32(2.0f), add(exp(add(t, t)), f32(1.0f))));
   return select(compare(arith::CmpFPredicate::OLT, t, f32(0.625f)), small,
                 copysign(large, x));
 }
@@ -198,8 +196,8 @@ Value Expander::pow(Value x, Value y) {
   Value m = bits(b.getF64Type(), iadd(iand(index, i64(0xfffffffffffff)),
                                       i64(0x3fe6a09e667f3bcd)));
   // The exponent fits 32 bits, which vectors convert to f64 more cheaply.
-  Value narrow = arith::TruncIOp::create(b, typed(b.getI32Type()),
-                                         shr(index, i64(52)));
+  Value narrow =
+      arith::TruncIOp::create(b, typed(b.getI32Type()), shr(index, i64(52)));
   Value e = arith::SIToFPOp::create(b, wide, narrow);
   Value s = div(sub(m, f64(1.0)), add(m, f64(1.0)));
   Value ss = mul(s, s);
@@ -215,13 +213,11 @@ Value Expander::pow(Value x, Value y) {
   Value shifted = fma(t, f64(1.44269504088896340736), magic);
   Value n = sub(shifted, magic);
   Value r = fma(n, f64(-0.693147180559945309417), t);
-  Value q = polynomial64(r, {1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
-                             1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24,
-                             1.0 / 6, 0.5, 1.0, 1.0});
-  Value k = isub(bits(b.getI64Type(), shifted),
-                 i64(0x4338000000000000));
-  Value power =
-      bits(b.getF64Type(), shl(iadd(k, i64(1023)), i64(52)));
+  Value q =
+      polynomial64(r, {1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
+                       1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0});
+  Value k = isub(bits(b.getI64Type(), shifted), i64(0x4338000000000000));
+  Value power = bits(b.getF64Type(), shl(iadd(k, i64(1023)), i64(52)));
   Value result =
       arith::TruncFOp::create(b, typed(b.getF32Type()), mul(q, power));
 
@@ -231,27 +227,25 @@ Value Expander::pow(Value x, Value y) {
   Value isInteger = compare(arith::CmpFPredicate::OEQ, truncated, y);
   Value halfY = mul(y, f32(0.5f));
   Value halfTruncated = math::TruncOp::create(b, halfY);
-  Value halfInteger =
-      compare(arith::CmpFPredicate::OEQ, halfTruncated, halfY);
+  Value halfInteger = compare(arith::CmpFPredicate::OEQ, halfTruncated, halfY);
   Value signedResult = select(halfInteger, result, copysign(result, x));
   Value isPositive = compare(arith::CmpFPredicate::UGT, x, zero);
-  result = select(isPositive, result,
-                  select(isInteger, signedResult,
-                         select(compare(arith::CmpFPredicate::OEQ, x, zero),
-                                result,
-                                select(compare(arith::CmpFPredicate::OEQ, x,
-                                               f32(-kInfinity)),
-                                       result, f32(kNaN)))));
+  result = select(
+      isPositive, result,
+      select(
+          isInteger, signedResult,
+          select(compare(arith::CmpFPredicate::OEQ, x, zero), result,
+                 select(compare(arith::CmpFPredicate::OEQ, x, f32(-kInfinity)),
+                        result, f32(kNaN)))));
   // (-1)^±inf and 1^y and x^0 are 1.
   Value isOne = compare(arith::CmpFPredicate::OEQ, x, f32(1.0f));
   Value isMinusOne = compare(arith::CmpFPredicate::OEQ, x, f32(-1.0f));
-  Value isInfinite =
-      compare(arith::CmpFPredicate::OEQ, abs(y), f32(kInfinity));
+  Value isInfinite = compare(arith::CmpFPredicate::OEQ, abs(y), f32(kInfinity));
   Value one = f32(1.0f);
-  result = select(arith::AndIOp::create(b, isMinusOne, isInfinite), one, result);
-  // NaN in either, unless the base is 1 or the exponent 0.
   result =
-      select(compare(arith::CmpFPredicate::UNO, x, y), add(x, y), result);
+      select(arith::AndIOp::create(b, isMinusOne, isInfinite), one, result);
+  // NaN in either, unless the base is 1 or the exponent 0.
+  result = select(compare(arith::CmpFPredicate::UNO, x, y), add(x, y), result);
   result = select(isOne, one, result);
   return select(compare(arith::CmpFPredicate::OEQ, y, zero), one, result);
 }
@@ -318,8 +312,7 @@ static Value callLibm(ModuleOp module, Operation *op, StringRef function) {
   auto vector = dyn_cast<VectorType>(type);
   if (!vector)
     return LLVM::CallOp::create(b, callee, op->getOperands()).getResult();
-  Value result =
-      arith::ConstantOp::create(b, vector, b.getZeroAttr(vector));
+  Value result = arith::ConstantOp::create(b, vector, b.getZeroAttr(vector));
   for (int64_t lane = 0; lane < vector.getDimSize(0); ++lane) {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
@@ -355,24 +348,23 @@ struct ExpandMath : blurt::impl::BlurtExpandMathBase<ExpandMath> {
       return e.div(one, math::SqrtOp::create(b, loc, rsqrt.getOperand()));
     }
     if (element.isF32()) {
-      Value result =
-          llvm::TypeSwitch<Operation *, Value>(op)
-              .Case([&](math::ExpOp exp) {
-                return expandExp(b, loc, exp.getOperand());
-              })
-              .Case([&](math::LogOp log) {
-                return expandLog(b, loc, log.getOperand());
-              })
-              .Case([&](math::TanhOp tanh) {
-                return expandTanh(b, loc, tanh.getOperand());
-              })
-              .Case([&](math::ErfOp erf) {
-                return expandErf(b, loc, erf.getOperand());
-              })
-              .Case([&](math::PowFOp pow) {
-                return expandPow(b, loc, pow.getLhs(), pow.getRhs());
-              })
-              .Default([](Operation *) { return Value(); });
+      Value result = llvm::TypeSwitch<Operation *, Value>(op)
+                         .Case([&](math::ExpOp exp) {
+                           return expandExp(b, loc, exp.getOperand());
+                         })
+                         .Case([&](math::LogOp log) {
+                           return expandLog(b, loc, log.getOperand());
+                         })
+                         .Case([&](math::TanhOp tanh) {
+                           return expandTanh(b, loc, tanh.getOperand());
+                         })
+                         .Case([&](math::ErfOp erf) {
+                           return expandErf(b, loc, erf.getOperand());
+                         })
+                         .Case([&](math::PowFOp pow) {
+                           return expandPow(b, loc, pow.getLhs(), pow.getRhs());
+                         })
+                         .Default([](Operation *) { return Value(); });
       if (result)
         return result;
     }

@@ -54,7 +54,8 @@ createMachine(ModuleOp module, const CpuTarget &target) {
   const llvm::Target *backend =
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend) {
-    module.emitError("no code generator for ") << target.triple << ": " << error;
+    module.emitError("no code generator for ")
+        << target.triple << ": " << error;
     return nullptr;
   }
   llvm::TargetOptions options;

@@ -271,12 +271,11 @@ LogicalResult TableBuilder::build(DictionaryAttr program) {
         tensors(entry.get("tensors"), ("entry '" + name + "'").str());
     if (failed(list))
       return failure();
-    entryStructs.push_back({string(name), address(symbol),
-                            i64(getInt(entry, "peak_bytes")),
-                            i64(getInt(entry, "batch")),
-                            i64(getInt(entry, "seq")),
-                            i64(getInt(entry, "microbatches", 1)),
-                            i32(list->size()), array("blurt_tensors", *list)});
+    entryStructs.push_back(
+        {string(name), address(symbol), i64(getInt(entry, "peak_bytes")),
+         i64(getInt(entry, "batch")), i64(getInt(entry, "seq")),
+         i64(getInt(entry, "microbatches", 1)), i32(list->size()),
+         array("blurt_tensors", *list)});
   }
   FailureOr<SmallVector<Struct>> state =
       tensors(program.get("state"), "the state");

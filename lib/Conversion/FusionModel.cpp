@@ -164,7 +164,7 @@ bool blutrain::isScalarGroup(GroupOp group) {
 namespace {
 /// A group in terms of digits.
 struct GroupModel {
-  mutable GroupOp op; // its getters are not const
+  mutable GroupOp op;         // its getters are not const
   SmallVector<Digits> domain; ///< one digit a dim, none for extent 1
 
   GroupModel(GroupOp op, IndexSpace &space, unsigned side) : op(op) {

@@ -22,6 +22,9 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/CSE.h"
 
 namespace blutrain {
 #define GEN_PASS_DEF_FUSEGROUPS
@@ -40,19 +43,23 @@ using blurt::GroupOp;
 static constexpr unsigned kMaxCheapOps = 8;
 /// Most inputs of a scalar group that is repeated in every reader.
 static constexpr unsigned kMaxScalarInputs = 6;
+/// Most operations, views aside, between groups of which one has to wait for
+/// the other: further apart, values would live longer, and what is recomputed
+/// to save memory would be kept instead.
+static constexpr unsigned kMaxDistance = 12;
 
 static bool isCheapOp(Operation &op) {
-  return isa<blurt::IndexOp, arith::ConstantOp, arith::AddFOp, arith::SubFOp,
-             arith::MulFOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp,
-             arith::CmpFOp, arith::CmpIOp, arith::SelectOp, arith::ExtFOp,
-             arith::TruncFOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
-             arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::AddIOp,
-             arith::SubIOp, arith::MulIOp, math::AbsFOp>(op);
+  return isa<blurt::IndexOp, blurt::LoadOp, arith::ConstantOp, arith::AddFOp,
+             arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::MaximumFOp,
+             arith::MinimumFOp, arith::CmpFOp, arith::CmpIOp, arith::SelectOp,
+             arith::ExtFOp, arith::TruncFOp, arith::ExtSIOp, arith::ExtUIOp,
+             arith::TruncIOp, arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp,
+             arith::AddIOp, arith::SubIOp, arith::MulIOp, math::AbsFOp>(op);
 }
 
 /// Whether evaluating the group again costs next to nothing.
 static bool isCheap(GroupOp group) {
-  if (!group.getReduce().empty() || !group.getTables().empty())
+  if (!group.getReduce().empty())
     return false;
   // A uniform value is computed once a kernel.
   if (isScalarGroup(group))
@@ -127,6 +134,7 @@ struct Between {
   SmallVector<Operation *> readers; ///< need `first`, would move behind
   SmallVector<Operation *> sources; ///< needed by `second`, would move before
   unsigned numReaders = 0, numSources = 0; ///< without views
+  unsigned distance = 0;                   ///< all in between, without views
 
   Between(GroupOp first, GroupOp second) {
     DenseSet<Operation *> needFirst{first};
@@ -134,6 +142,7 @@ struct Between {
     for (Operation *op = first->getNextNode(); op != second;
          op = op->getNextNode()) {
       ops.push_back(op);
+      distance += !isViewOp(op);
       if (usesAny(op, needFirst)) {
         needFirst.insert(op);
         readers.push_back(op);
@@ -204,20 +213,18 @@ private:
     return count;
   }
 
-  /// Drops what is dead, from the last op to the first.
+  /// Drops what is dead and what bodies compute twice.
   void clean() {
-    SmallVector<Operation *> ops;
-    getOperation()->walk([&](Operation *op) {
-      if (isa_and_nonnull<blurt::BlurtDialect>(op->getDialect()) &&
-          !isa<GroupOp>(op->getParentOp()))
-        ops.push_back(op);
-    });
-    for (Operation *op : llvm::reverse(ops)) {
-      if (auto group = dyn_cast<GroupOp>(op))
-        cleanGroup(group);
-      else if (isViewOp(op) && op->use_empty())
-        op->erase();
-    }
+    eraseDeadOps(getOperation());
+    SmallVector<GroupOp> groups;
+    getOperation()->walk([&](GroupOp group) { groups.push_back(group); });
+    IRRewriter rewriter(&getContext());
+    for (GroupOp group : llvm::reverse(groups))
+      if ((group = cleanGroup(group))) {
+        DominanceInfo dominance(group);
+        eliminateCommonSubExpressions(rewriter, dominance, group);
+      }
+    eraseDeadOps(getOperation());
   }
 
   static SmallVector<GroupOp> groupsOf(Block &block) {
@@ -342,7 +349,11 @@ private:
       return false;
     if (hasOtherPath(producer, reader, /*allowEdges=*/true))
       return false;
-    merge(*plan, MergeKind::Edge, Between(producer, reader));
+    Between between(producer, reader);
+    bool staysOutput = plan->outputs.size() > reader.getNumResults();
+    if (staysOutput && between.distance > kMaxDistance)
+      return false;
+    merge(*plan, MergeKind::Edge, between);
     return true;
   }
 
@@ -396,11 +407,10 @@ private:
     }
     if (hasOtherPath(first, second, /*allowEdges=*/false))
       return false;
-    // Neither should wait for, or run ahead of, much else: values would live
-    // longer.
     Between between(first, second);
     if (kind == MergeKind::Sibling &&
-        std::min(between.numReaders, between.numSources) > 0)
+        (between.distance > kMaxDistance ||
+         std::min(between.numReaders, between.numSources) > 0))
       return false;
     merge(*plan, kind, between);
     return true;

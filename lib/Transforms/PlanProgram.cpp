@@ -8,7 +8,9 @@
 
 #include "blurt/blurt.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/SHA256.h"
 #include <map>
 
 using namespace blutrain;
@@ -50,6 +52,7 @@ private:
   DictionaryAttr describeEntry(const PlannedFunction &planned);
   void addStateOwners();
   void countKernels(func::FuncOp func);
+  void setPlanHash();
 
   ModuleOp module;
   const PlanOptions &options;
@@ -303,6 +306,19 @@ LogicalResult ProgramPlanner::checkLimit() {
   return diag;
 }
 
+/// What a checkpoint is checked against: a digest of the module in plan form,
+/// without locations.
+void ProgramPlanner::setPlanHash() {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module->print(os, OpPrintingFlags().enableDebugInfo(false));
+  auto digest = llvm::SHA256::hash(llvm::arrayRefFromStringRef(text));
+  NamedAttrList program(module->getAttrOfType<DictionaryAttr>("blurt.program"));
+  program.set("plan_hash",
+              builder.getStringAttr(llvm::toHex(digest, /*LowerCase=*/true)));
+  module->setAttr("blurt.program", program.getDictionary(module.getContext()));
+}
+
 FailureOr<PlanReport> ProgramPlanner::run() {
   if (failed(collectState()))
     return failure();
@@ -334,6 +350,7 @@ FailureOr<PlanReport> ProgramPlanner::run() {
   module->setAttr("blurt.program", program.getDictionary(module.getContext()));
   for (PlannedFunction &planned : functions)
     report.copies += rewriteToPlan(planned, options.debugMemory);
+  setPlanHash();
   return std::move(report);
 }
 

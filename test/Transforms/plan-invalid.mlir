@@ -83,3 +83,51 @@ func.func @two(%a: tensor<8xf32> {blu.tensor = {name = "a", role = "param"}}) {
 func.func @dynamic(%a: tensor<?xf32>) {
   return
 }
+
+// -----
+
+// Each iteration reads all slices, also those that were updated before it.
+
+#id = affine_map<(d0) -> (d0)>
+func.func @all_slices(%w: tensor<3x4xf32> {blu.tensor = {name = "w", role = "param"}})
+    -> (tensor<3x4xf32> {blu.donates = 0 : i64}) {
+  // expected-error @+1 {{cannot update state tensor 'w' (param) in place}}
+  %w1 = blurt.loop "update" count 3 slice(%w : tensor<3x4xf32>) -> tensor<3x4xf32> {
+  ^bb0(%i: tensor<i64>, %wi: tensor<4xf32>):
+    %first = blurt.slice %w [0, 0] : tensor<3x4xf32> to tensor<1x4xf32>
+    %row = blurt.reshape %first : tensor<1x4xf32> to tensor<4xf32>
+    %n = blurt.group "sgd" domain [4] ins(%wi [#id] : tensor<4xf32>, %row [#id] : tensor<4xf32>) outs([#id]) -> tensor<4xf32> {
+    ^bb0(%e: f32, %f: f32):
+      %s = arith.addf %e, %f : f32
+      blurt.group_yield %s : f32
+    }
+    blurt.loop_yield %n : tensor<4xf32>
+  }
+  return %w1 : tensor<3x4xf32>
+}
+
+// -----
+
+// Within its iteration, a slice is read after its successor is computed.
+
+#id = affine_map<(d0) -> (d0)>
+func.func @late_slice(%w: tensor<3x4xf32> {blu.tensor = {name = "w", role = "param"}})
+    -> (tensor<3x4xf32> {blu.donates = 0 : i64}, tensor<3x4xf32> {blu.tensor = {name = "y", role = "output"}}) {
+  %w1, %y = blurt.loop "update" count 3 slice(%w : tensor<3x4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>) {
+  ^bb0(%i: tensor<i64>, %wi: tensor<4xf32>):
+    // expected-error @+1 {{cannot update state tensor 'w' (param) in place}}
+    %n = blurt.group "sgd" domain [4] ins(%wi [#id] : tensor<4xf32>) outs([#id]) -> tensor<4xf32> {
+    ^bb0(%e: f32):
+      %s = arith.addf %e, %e : f32
+      blurt.group_yield %s : f32
+    }
+    // expected-note @+1 {{the old value is still read here}}
+    %m = blurt.group "late" domain [4] ins(%wi [#id] : tensor<4xf32>, %n [#id] : tensor<4xf32>) outs([#id]) -> tensor<4xf32> {
+    ^bb0(%e: f32, %f: f32):
+      %s = arith.mulf %e, %f : f32
+      blurt.group_yield %s : f32
+    }
+    blurt.loop_yield %n, %m : tensor<4xf32>, tensor<4xf32>
+  }
+  return %w1, %y : tensor<3x4xf32>, tensor<3x4xf32>
+}

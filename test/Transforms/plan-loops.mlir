@@ -275,3 +275,30 @@ func.func @saved_reshape(%x: tensor<4x4xf32> {blu.tensor = {name = "x", role = "
   }
   return %y : tensor<3x16xf32>
 }
+
+// -----
+
+// A carry that its successor's kernel reads as a table is not written over.
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-LABEL: func.func @table_carry
+// CHECK:         scf.for
+// CHECK:           blurt.group "gather" {{.*}} tables(%[[A:[0-9a-z]+]] {{.*}} outs(%[[N:[0-9a-z]+]]
+// CHECK:           blurt.group "copy" {{.*}} ins(%[[N]] {{.*}} outs(%[[A]]
+// CHECK:         }
+func.func @table_carry(%x: tensor<4x4xf32> {blu.tensor = {name = "x", role = "input"}},
+                       %ids: tensor<4xi64> {blu.tensor = {name = "ids", role = "input"}})
+    -> (tensor<4x4xf32> {blu.tensor = {name = "y", role = "output"}}) {
+  %y = blurt.loop "l" count 3 carry(%x : tensor<4x4xf32>) -> tensor<4x4xf32> {
+  ^bb0(%i: tensor<i64>, %a: tensor<4x4xf32>):
+    %n = blurt.group "gather" domain [4, 4] ins(%ids [affine_map<(d0, d1) -> (d0)>] : tensor<4xi64>)
+        tables(%a : tensor<4x4xf32>) outs([#id]) -> tensor<4x4xf32> {
+    ^bb0(%id: i64, %t: tensor<4x4xf32>):
+      %j = blurt.index 1 : i64
+      %s = blurt.load %t[%id, %j] : tensor<4x4xf32> -> f32
+      blurt.group_yield %s : f32
+    }
+    blurt.loop_yield %n : tensor<4x4xf32>
+  }
+  return %y : tensor<4x4xf32>
+}

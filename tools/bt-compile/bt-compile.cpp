@@ -19,8 +19,8 @@ template <typename T>
 static auto flag(const char *name, const char *text, T &value,
                  const char *valueName) {
   return std::make_unique<cl::opt<T, true>>(
-      llvm::StringRef(name), cl::desc(text), cl::location(value), cl::init(T(value)),
-      cl::value_desc(valueName), cl::cat(category));
+      llvm::StringRef(name), cl::desc(text), cl::location(value),
+      cl::init(T(value)), cl::value_desc(valueName), cl::cat(category));
 }
 
 /// Bytes: a number, with an optional suffix KiB, MiB or GiB.

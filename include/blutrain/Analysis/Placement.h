@@ -93,8 +93,9 @@ private:
   std::vector<llvm::SmallVector<ContentId, 4>> contentsIn;
   Views views;
   bool failed = false;
-  /// The content that the last refused demand collided with.
-  std::optional<ContentId> obstacle;
+  /// The content that the last refused demand collided with, and the time to
+  /// which it is needed.
+  std::optional<std::pair<ContentId, int64_t>> obstacle;
 };
 
 /// Whether `op` can read its operand `index` from, or write its result `index`

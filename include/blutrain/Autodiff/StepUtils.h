@@ -16,11 +16,10 @@ namespace blutrain {
 mlir::DictionaryAttr tensorInfo(mlir::MLIRContext *context,
                                 llvm::StringRef name, llvm::StringRef role);
 
-/// What `blu.tensor` says of a tensor that goes with a parameter and is laid out
-/// as it is: a moment, a gradient.
+/// What `blu.tensor` says of a tensor that goes with a parameter and is laid
+/// out as it is: a moment, a gradient.
 mlir::DictionaryAttr likeParameter(mlir::blu::StepOp step,
-                                   mlir::Value parameter,
-                                   llvm::StringRef role);
+                                   mlir::Value parameter, llvm::StringRef role);
 
 /// Name and role of an argument, empty where it has none.
 llvm::StringRef argumentName(mlir::blu::StepOp step, unsigned i);

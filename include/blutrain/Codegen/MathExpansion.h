@@ -14,8 +14,8 @@ namespace mlir::blurt {
 /// Each builds the function of `x`, an f32 or a vector of f32, out of arith
 /// and `math.fma`. The same bits for scalars and for vectors. Largest errors
 /// over all f32, in units of the last place, from
-/// test/Unit/Compiler/MathTest.cpp: exp 1.0, log 0.8, tanh 1.3, erf 1.1, powf 0.5.
-/// Infinities, NaN, zeros and subnormal results are those of libm.
+/// test/Unit/Compiler/MathTest.cpp: exp 1.0, log 0.8, tanh 1.3, erf 1.1, powf
+/// 0.5. Infinities, NaN, zeros and subnormal results are those of libm.
 Value expandExp(OpBuilder &builder, Location loc, Value x);
 Value expandLog(OpBuilder &builder, Location loc, Value x);
 Value expandTanh(OpBuilder &builder, Location loc, Value x);

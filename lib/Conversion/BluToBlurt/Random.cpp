@@ -11,9 +11,10 @@
 using namespace mlir;
 using namespace blutrain;
 
-/// The finaliser of SplitMix64.
-static Value mix(Body &b, Value z) {
-  Type i64 = z.getType();
+/// A step of SplitMix64 from the state x.
+static Value mix(Body &b, Value x) {
+  Type i64 = x.getType();
+  Value z = b.add(x, b.integer(i64, int64_t(0x9e3779b97f4a7c15)));
   z = b.mul(b.bitXor(z, b.shiftRight(z, 30)),
             b.integer(i64, int64_t(0xbf58476d1ce4e5b9)));
   z = b.mul(b.bitXor(z, b.shiftRight(z, 27)),

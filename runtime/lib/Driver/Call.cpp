@@ -16,8 +16,8 @@ using namespace blurt;
 
 namespace {
 
-/// Names in the files of `call`: inputs, scalars, parameters and outputs by their
-/// own, what could clash with those behind its role.
+/// Names in the files of `call`: inputs, scalars, parameters and outputs by
+/// their own, what could clash with those behind its role.
 std::string fileName(const TensorInstance &t) {
   switch (t.tensor->role) {
   case BLURT_MOMENT1:

@@ -41,7 +41,8 @@ struct Case : KernelHarness {
       strides[i] = inner;
       inner *= shape[i] + (padded ? pick(0, 3) : 0);
     }
-    return add(shape, element, padded ? ArrayRef(strides) : ArrayRef<int64_t>());
+    return add(shape, element,
+               padded ? ArrayRef(strides) : ArrayRef<int64_t>());
   }
   void input(ArrayRef<unsigned> dims, Type element, bool padded = false) {
     inputs.push_back(makeBuffer(dims, element, padded));
@@ -63,8 +64,8 @@ struct Case : KernelHarness {
     return dims;
   }
 
-  using Body = std::function<SmallVector<Value>(ImplicitLocOpBuilder &,
-                                                ValueRange)>;
+  using Body =
+      std::function<SmallVector<Value>(ImplicitLocOpBuilder &, ValueRange)>;
   GroupOp build(const Body &body) {
     auto values = [&](ArrayRef<unsigned> list) {
       SmallVector<Value> result;
@@ -72,13 +73,13 @@ struct Case : KernelHarness {
         result.push_back(value(i));
       return result;
     };
-    return GroupOp::create(builder(), StringRef("test"), domain, reduce,
-                           values(inputs), inputMaps, values(tables),
-                           values(outs), TypeRange(), outputMaps,
-                           [&](OpBuilder &inner, Location loc, ValueRange args) {
-                             ImplicitLocOpBuilder b(loc, inner);
-                             return body(b, args);
-                           });
+    return GroupOp::create(
+        builder(), StringRef("test"), domain, reduce, values(inputs), inputMaps,
+        values(tables), values(outs), TypeRange(), outputMaps,
+        [&](OpBuilder &inner, Location loc, ValueRange args) {
+          ImplicitLocOpBuilder b(loc, inner);
+          return body(b, args);
+        });
   }
 
   /// Compiles, runs with 1 and 2 threads, and compares with the interpreter.
@@ -104,8 +105,7 @@ struct Case : KernelHarness {
       ASSERT_EQ(found.size(), expected[i].size());
       for (size_t j = 0; j < found.size(); ++j)
         ASSERT_NEAR(found[j], expected[i][j],
-                    epsilon * rounding *
-                        (std::abs(expected[i][j]) + scale))
+                    epsilon * rounding * (std::abs(expected[i][j]) + scale))
             << "output " << i << " element " << j << "\n"
             << dump;
     }
@@ -174,8 +174,8 @@ void checkNormalize(ArrayRef<int64_t> domain, ArrayRef<int64_t> reduce,
 }
 
 TEST(Group, RowsOfEveryLength) {
-  for (int64_t length : {1, 2, 15, 16, 17, 31, 63, 64, 65, 80, 511, 512, 513,
-                         577, 1200})
+  for (int64_t length :
+       {1, 2, 15, 16, 17, 31, 63, 64, 65, 80, 511, 512, 513, 577, 1200})
     checkNormalize({3, length}, {1}, false, false, false, length);
 }
 
@@ -310,10 +310,11 @@ TEST(Group, RoundsBfloat16ToNearestEven) {
   test.domain = {6};
   test.input({0}, test.f32());
   test.output({0}, test.builder().getBF16Type());
-  const float inputs[] = {1.00390625f,           // tie, to even 1.0
-                          1.01171875f,           // tie, to even 1.015625
-                          1.00390637f,           // just above the tie
-                          INFINITY, NAN, 3.4e38f // rounds up to infinity
+  const float inputs[] = {
+      1.00390625f,              // tie, to even 1.0
+      1.01171875f,              // tie, to even 1.015625
+      1.00390637f,              // just above the tie
+      INFINITY,    NAN, 3.4e38f // rounds up to infinity
   };
   for (int64_t i = 0; i < 6; ++i)
     test.set(test.inputs[0], {i}, inputs[i]);
@@ -364,8 +365,7 @@ TEST(Group, TablesAndIndices) {
       Value below = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, j, i);
       Value sum = arith::AddFOp::create(b, gathered, uniform);
       return SmallVector<Value>{
-          contiguous, shifted,
-          arith::SelectOp::create(b, below, sum, uniform)};
+          contiguous, shifted, arith::SelectOp::create(b, below, sum, uniform)};
     });
     test.check(group);
   }
@@ -387,8 +387,7 @@ TEST(Group, CountsInIntegers) {
       };
       Value equal = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, args[0],
                                           constant(3));
-      Value one =
-          arith::SelectOp::create(b, equal, constant(1), constant(0));
+      Value one = arith::SelectOp::create(b, equal, constant(1), constant(0));
       return SmallVector<Value>{ReduceOp::create(b, ReduceKind::Sum, one)};
     });
     test.check(group, 0);
@@ -400,8 +399,11 @@ TEST(Group, CountsInIntegers) {
 TEST(Group, FusionChangesNoBits) {
   struct {
     SmallVector<int64_t> domain, reduce;
-  } cases[] = {{{6, 1000}, {1}}, {{300, 40}, {0}}, {{4, 9, 50}, {0, 2}},
-               {{4, 9, 5}, {0, 1, 2}}, {{70, 3, 20}, {0, 1}}};
+  } cases[] = {{{6, 1000}, {1}},
+               {{300, 40}, {0}},
+               {{4, 9, 50}, {0, 2}},
+               {{4, 9, 5}, {0, 1, 2}},
+               {{70, 3, 20}, {0, 1}}};
   for (auto &each : cases) {
     auto sum = [&](bool fused) {
       Case test;
@@ -422,8 +424,8 @@ TEST(Group, FusionChangesNoBits) {
         if (fused) {
           Value y = math::ExpOp::create(b, args[1]);
           for (int i = 0; i < 12; ++i)
-            y = arith::AddFOp::create(
-                b, arith::MulFOp::create(b, y, args[1]), args[0]);
+            y = arith::AddFOp::create(b, arith::MulFOp::create(b, y, args[1]),
+                                      args[0]);
           Value other = ReduceOp::create(b, ReduceKind::Sum, y);
           results.push_back(arith::AddFOp::create(b, y, other));
         }

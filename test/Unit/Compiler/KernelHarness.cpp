@@ -80,10 +80,10 @@ unsigned KernelHarness::add(ArrayRef<int64_t> shape, Type element,
       inner *= shape[dim];
     }
   }
-  auto layout = strides.empty()
-                    ? MemRefLayoutAttrInterface()
-                    : MemRefLayoutAttrInterface(
-                          StridedLayoutAttr::get(&ctx, 0, strides));
+  auto layout =
+      strides.empty()
+          ? MemRefLayoutAttrInterface()
+          : MemRefLayoutAttrInterface(StridedLayoutAttr::get(&ctx, 0, strides));
   auto type = MemRefType::get(shape, element, layout);
   Buffer buffer{type, all, arenaUsed, {}};
   Value arenaValue =
@@ -103,9 +103,10 @@ unsigned KernelHarness::alias(unsigned of, ArrayRef<int64_t> shape,
                               ArrayRef<int64_t> strides,
                               int64_t elementOffset) {
   Type element = buffers[of].type.getElementType();
-  auto type = MemRefType::get(shape, element,
-                              StridedLayoutAttr::get(&ctx, 0, strides));
-  Buffer buffer{type, SmallVector<int64_t>(strides),
+  auto type =
+      MemRefType::get(shape, element, StridedLayoutAttr::get(&ctx, 0, strides));
+  Buffer buffer{type,
+                SmallVector<int64_t>(strides),
                 buffers[of].offset + elementOffset * getElementBytes(element),
                 {}};
   Value arenaValue =
@@ -232,13 +233,26 @@ bool KernelHarness::compile() {
           jit->jit->getDataLayout().getGlobalPrefix())));
   llvm::cantFail(jit->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(
       StringRef(object.data(), object.size()))));
-  auto entry = jit->jit->lookup("run");
-  if (!entry) {
-    llvm::errs() << llvm::toString(entry.takeError()) << '\n';
-    return false;
-  }
-  jit->entry = entry->toPtr<void(void *, void *)>();
+  if (!(*module)->hasAttr("blurt.program"))
+    jit->entry = reinterpret_cast<void (*)(void *, void *)>(lookup("run"));
   return true;
+}
+
+void KernelHarness::setProgram(DictionaryAttr program) {
+  (*module)->setAttr("blurt.program", program);
+}
+
+void *KernelHarness::lookup(StringRef name) {
+  auto symbol = jit->jit->lookup(name);
+  if (symbol)
+    return symbol->toPtr<void *>();
+  llvm::consumeError(symbol.takeError());
+  return nullptr;
+}
+
+void KernelHarness::runEntry(void (*entry)(void *, void *)) {
+  jit->entry = entry;
+  run(1);
 }
 
 void KernelHarness::run(unsigned threads) {
@@ -265,9 +279,8 @@ bool KernelHarness::othersUntouched(ArrayRef<unsigned> outs) const {
 
 std::vector<double> KernelHarness::contents(unsigned i) const {
   std::vector<double> values;
-  forEachPoint(buffers[i].type.getShape(), [&](const Coordinates &at) {
-    values.push_back(get(i, at));
-  });
+  forEachPoint(buffers[i].type.getShape(),
+               [&](const Coordinates &at) { values.push_back(get(i, at)); });
   return values;
 }
 
@@ -309,8 +322,8 @@ struct Interpreter {
       Coordinates position;
       for (Value index : load.getIndices())
         position.push_back(int64_t(evaluate(index, at)));
-      unsigned table = cast<BlockArgument>(load.getTable()).getArgNumber() -
-                       inputs.size();
+      unsigned table =
+          cast<BlockArgument>(load.getTable()).getArgNumber() - inputs.size();
       return harness.get(tables[table], position);
     }
     if (auto reduce = dyn_cast<ReduceOp>(op)) {
@@ -325,12 +338,10 @@ struct Interpreter {
       for (int64_t dim : group.getReduce())
         extents.push_back(group.getDomain()[dim]);
       bool isSum = reduce.getKind() == ReduceKind::Sum;
-      double total =
-          isSum ? 0 : -std::numeric_limits<double>::infinity();
+      double total = isSum ? 0 : -std::numeric_limits<double>::infinity();
       forEachPoint(extents, [&](const Coordinates &point) {
         Coordinates full = at;
-        for (auto [dim, coordinate] :
-             llvm::zip_equal(group.getReduce(), point))
+        for (auto [dim, coordinate] : llvm::zip_equal(group.getReduce(), point))
           full[dim] = coordinate;
         double piece = evaluate(reduce.getValue(), full);
         total = isSum ? total + piece : std::max(total, piece);
@@ -391,15 +402,14 @@ void test::interpretGroup(KernelHarness &harness, GroupOp group,
   for (unsigned i = 0; i < group.getOutputMaps().size(); ++i) {
     AffineMap map = group.getOutputMap(i);
     auto &values = outputs.emplace_back();
-    forEachPoint(group.getOutputTypes()[i].getShape(),
-                 [&](const Coordinates &at) {
-                   // Dims that the map leaves out do not matter: take 0.
-                   Coordinates point(group.getDomain().size(), 0);
-                   for (auto [d, expr] : llvm::enumerate(map.getResults()))
-                     if (auto dim = dyn_cast<AffineDimExpr>(expr))
-                       point[dim.getPosition()] = at[d];
-                   values.push_back(
-                       interpreter.evaluate(group.getYielded()[i], point));
-                 });
+    forEachPoint(
+        group.getOutputTypes()[i].getShape(), [&](const Coordinates &at) {
+          // Dims that the map leaves out do not matter: take 0.
+          Coordinates point(group.getDomain().size(), 0);
+          for (auto [d, expr] : llvm::enumerate(map.getResults()))
+            if (auto dim = dyn_cast<AffineDimExpr>(expr))
+              point[dim.getPosition()] = at[d];
+          values.push_back(interpreter.evaluate(group.getYielded()[i], point));
+        });
   }
 }

@@ -64,6 +64,11 @@ public:
   /// Compiles the entry; false, with the diagnostics printed, if that fails.
   bool compile();
   void run(unsigned threads = 2);
+  /// Gives the module a `blurt.program` attribute, to be set before compile().
+  void setProgram(DictionaryAttr program);
+  /// A public symbol of the object, null if there is none.
+  void *lookup(StringRef name);
+  void runEntry(void (*entry)(void *, void *));
   /// True if all bytes but those of elements of `outs` are as before the run.
   bool othersUntouched(ArrayRef<unsigned> outs) const;
   /// The bytes of one buffer's elements.
@@ -79,7 +84,7 @@ public:
   Type f32() { return b.getF32Type(); }
   Type f64() { return b.getF64Type(); }
 
-  std::string dump;  ///< plan-form text, for messages
+  std::string dump; ///< plan-form text, for messages
   bool verbose = false;
 
 private:

@@ -68,8 +68,7 @@ void checkGemm(bool isDouble, int64_t batch, int64_t batchB, int64_t m,
           total += h.get(a, atA) * h.get(b, atB);
         }
         double epsilon = isDouble ? 0x1p-52 : 0x1p-23;
-        ASSERT_NEAR(found[i], total,
-                    epsilon * (4 + k) * (1 + std::abs(total)))
+        ASSERT_NEAR(found[i], total, epsilon * (4 + k) * (1 + std::abs(total)))
             << h.dump;
       }
 }

@@ -100,9 +100,7 @@ void checkFunction(const char *name, double (*exact)(double), float low,
   EXPECT_LE(worst, limit);
 }
 
-TEST(Math, Exp) {
-  checkFunction<math::ExpOp>("exp", std::exp, -110, 90, 1.5);
-}
+TEST(Math, Exp) { checkFunction<math::ExpOp>("exp", std::exp, -110, 90, 1.5); }
 TEST(Math, Log) {
   checkFunction<math::LogOp>("log", std::log, 0.4f, 2.5f, 1.5);
 }
@@ -120,10 +118,10 @@ TEST(Math, Sqrt) {
 
 TEST(Math, Pow) {
   auto f = Function::make<math::PowFOp>(true);
-  const float special[] = {0.0f,  -0.0f, 1.0f,      -1.0f,     2.0f, -2.0f,
-                           0.5f,  3.0f,  -3.0f,     INFINITY,  -INFINITY,
-                           NAN,   1e-40f, 1e38f,    -1e-40f,   7.0f, 2.5f,
-                           -0.5f, 1e9f,  16777216.f, 16777218.f};
+  const float special[] = {
+      0.0f,    -0.0f, 1.0f,     -1.0f,     2.0f, -2.0f,      0.5f,
+      3.0f,    -3.0f, INFINITY, -INFINITY, NAN,  1e-40f,     1e38f,
+      -1e-40f, 7.0f,  2.5f,     -0.5f,     1e9f, 16777216.f, 16777218.f};
   constexpr int64_t n = std::size(special);
   for (int64_t i = 0; i < kSamples; ++i) {
     float *x = f->data(f->x), *z = f->data(f->z);
@@ -131,8 +129,8 @@ TEST(Math, Pow) {
       x[i] = special[i / n];
       z[i] = special[i % n];
     } else {
-      x[i] = std::exp2(std::uniform_real_distribution<float>(-20, 20)(
-          f->random()));
+      x[i] = std::exp2(
+          std::uniform_real_distribution<float>(-20, 20)(f->random()));
       z[i] = std::uniform_real_distribution<float>(-6, 6)(f->random());
     }
   }

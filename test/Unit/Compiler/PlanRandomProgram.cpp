@@ -216,9 +216,9 @@ void ProgramMaker::makeRowReduction() {
 
 void ProgramMaker::makeTableLoad() {
   // Rows of a table of 4 or more by ids below 4.
-  Value table = pickWhere([](Value value) {
+  Value table = pickWhere([&](Value value) {
     return isFloat(value) && shapeOf(value).size() == 2 &&
-           shapeOf(value)[0] >= 4;
+           shapeOf(value)[0] >= 4 && (isa<BlockArgument>(value) || chance(50));
   });
   if (!table)
     return;
@@ -418,6 +418,9 @@ void ProgramMaker::makeLoop(int depth) {
                   ? carried[below(static_cast<int64_t>(carried.size()))]
               : chance(20) && !next.empty() ? next.front()
                                             : pickRecent();
+          // Something from outside, the same in all iterations.
+          if (chance(15))
+            chosen = outer[below(static_cast<int64_t>(outer.size()))];
           if (!isFloat(chosen) || shapeOf(chosen).size() > 2)
             continue;
           if (chance(20) && shapeOf(chosen).size() == 2)
@@ -539,7 +542,13 @@ OwningOpRef<ModuleOp> ProgramMaker::make() {
   for (int64_t i = 1 + below(3); i > 0; --i)
     if (Value value = pickRecent(); isFloat(value)) {
       results.push_back(value);
-      resultAttrs.push_back(builder.getDictionaryAttr({}));
+      auto text = [&](StringRef key, const std::string &value) {
+        return builder.getNamedAttr(key, builder.getStringAttr(value));
+      };
+      resultAttrs.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
+          "blu.tensor", builder.getDictionaryAttr(
+                            {text("name", "r" + std::to_string(results.size())),
+                             text("role", "output")}))));
     }
   // What is returned must not be a view of state that the updates change.
   for (Value &value : results)

@@ -9,9 +9,11 @@
 #include "blurt/Random.h"
 #include "blurt/blurt.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -117,6 +119,45 @@ template <typename T> struct Problem {
 
 class GemmForms : public ::testing::TestWithParam<std::tuple<bool, bool, int>> {
 };
+
+/// Several threads multiply at once; each has to get what one alone gets. (The
+/// serial flavour of Debian's OpenBLAS fails here.)
+template <typename T> void checkConcurrentCalls() {
+  const int64_t shapes[][3] = {{32, 16, 32}, {64, 64, 64}, {256, 64, 128}};
+  for (auto [m, n, k] : shapes)
+    for (int trans = 0; trans < 4; ++trans) {
+      bool ta = trans & 1, tb = trans & 2;
+      std::vector<T> a = randomVector<T>(size_t(m * k), "a");
+      std::vector<T> b = randomVector<T>(size_t(k * n), "b");
+      auto multiply = [&, m = m, n = n, k = k](std::vector<T> &c) {
+        if constexpr (sizeof(T) == 4)
+          blurt_gemm_tile_f32(ta, tb, m, n, k, 1, a.data(), ta ? m : k,
+                              b.data(), tb ? k : n, 0, c.data(), n);
+        else
+          blurt_gemm_tile_f64(ta, tb, m, n, k, 1, a.data(), ta ? m : k,
+                              b.data(), tb ? k : n, 0, c.data(), n);
+      };
+      std::vector<T> expected(size_t(m * n));
+      multiply(expected);
+      std::atomic<int> wrong = 0;
+      std::vector<std::thread> threads;
+      for (int t = 0; t < 3; ++t)
+        threads.emplace_back([&] {
+          std::vector<T> c(expected.size());
+          for (int i = 0; i < 1000; ++i) {
+            multiply(c);
+            wrong += std::memcmp(c.data(), expected.data(),
+                                 c.size() * sizeof(T)) != 0;
+          }
+        });
+      for (std::thread &thread : threads)
+        thread.join();
+      EXPECT_EQ(wrong, 0) << m << "x" << n << "x" << k << " trans " << trans;
+    }
+}
+
+TEST(GemmTest, ConcurrentCallsF32) { checkConcurrentCalls<float>(); }
+TEST(GemmTest, ConcurrentCallsF64) { checkConcurrentCalls<double>(); }
 
 } // namespace
 
