@@ -36,9 +36,10 @@ private:
 };
 
 /// A file that appears under its name complete or not at all: written to a
-/// temporary beside the target, synced, then renamed over it. Destroying the
-/// object before `commit` removes the temporary. Throws Error (run-time
-/// failure) when a write fails, naming the target.
+/// temporary beside the target, synced, then renamed over it. A target that is
+/// a device or a pipe is written to as it is. Destroying the object before
+/// `commit` removes the temporary. Throws Error (run-time failure) when a write
+/// fails, naming the target.
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);

@@ -31,6 +31,13 @@ std::string temporaryFor(const std::string &path) {
   return path + ".tmp." + std::to_string(getpid());
 }
 
+/// A device or a pipe: written to, never renamed over.
+bool isSpecial(const std::string &path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
+         !S_ISDIR(info.st_mode);
+}
+
 /// Writes everything, or returns the errno of the write that failed.
 int writeAll(int descriptor, const char *data, size_t bytes) {
   while (bytes > 0) {
@@ -86,9 +93,11 @@ MappedFile::MappedFile(MappedFile &&other) noexcept
       length(std::exchange(other.length, 0)) {}
 
 AtomicFile::AtomicFile(const std::string &path)
-    : target(path), temporary(temporaryFor(path)) {
-  descriptor =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    : target(path), temporary(isSpecial(path) ? "" : temporaryFor(path)) {
+  descriptor = temporary.empty()
+                   ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC)
+                   : ::open(temporary.c_str(),
+                            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
     throw failure(systemMessage(target, "cannot write", errno));
 }
@@ -113,6 +122,11 @@ void AtomicFile::write(const void *data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
+  if (temporary.empty()) {
+    if (::close(std::exchange(descriptor, -1)) != 0)
+      fail("cannot close");
+    return;
+  }
   if (::fsync(descriptor) != 0)
     fail("cannot sync");
   if (::close(std::exchange(descriptor, -1)) != 0)
@@ -157,6 +171,10 @@ void blurt::checkWritable(const std::string &flag, const std::string &path,
   bool exists = ::stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode))
     throw badInput(flag + ": " + path + ": expected a file, got a folder");
+  if (exists && ::access(path.c_str(), W_OK) != 0)
+    throw badInput(flag + ": " + systemMessage(path, "cannot write", errno));
+  if (isSpecial(path))
+    return;
   std::string probe = temporaryFor(path);
   int descriptor =
       ::open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
