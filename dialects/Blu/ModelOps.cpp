@@ -278,9 +278,12 @@ void StepOp::getAsmBlockArgumentNames(Region &region,
     auto role = tensor ? tensor.getAs<StringAttr>("role") : StringAttr();
     if (!name || !role)
       continue;
-    bool isMoment = role == "moment1" || role == "moment2";
-    setName(argument, isMoment ? (role.getValue() + "." + name.getValue()).str()
-                               : name.str());
+    // `{i}` would be spelled out in hexadecimal.
+    std::string text = name.str();
+    llvm::erase_if(text, [](char c) { return c == '{' || c == '}'; });
+    if (role == "moment1" || role == "moment2")
+      text = (role.getValue() + "." + text).str();
+    setName(argument, text);
   }
 }
 

@@ -58,12 +58,9 @@ struct Vjp : blutrain::impl::VjpPassBase<Vjp> {
           cast<RankedTensorType>(value.getType()).getElementType());
     };
     SmallVector<Value> inputs, outputs, seeds, grads;
-    SmallVector<std::string> names;
     for (unsigned i = 0, e = step->getNumArguments(); i < e; ++i)
-      if (isFloat(step->getArgument(i))) {
+      if (isFloat(step->getArgument(i)))
         inputs.push_back(step->getArgument(i));
-        names.push_back("gin." + argumentName(*step, i).str());
-      }
     for (auto [i, name] : llvm::enumerate(resultNames)) {
       Value result = step->getTerminator()->getOperand(i);
       if (!isFloat(result))
@@ -77,8 +74,19 @@ struct Vjp : blutrain::impl::VjpPassBase<Vjp> {
             *step->getBodyBlock(), outputs, seeds, inputs,
             recompute == "cheap" ? Recompute::Cheap : Recompute::Views, grads)))
       return signalPassFailure();
-    for (auto [name, grad] : llvm::zip(names, grads))
-      addOutput(*step, grad, name);
+    Builder b(&getContext());
+    for (auto [input, grad] : llvm::zip(inputs, grads)) {
+      // The iterations of a stack are told apart as those of its parameters.
+      NamedAttrList info(likeParameter(*step, input, "output"));
+      StringRef name =
+          argumentName(*step, cast<BlockArgument>(input).getArgNumber());
+      info.set("name", b.getStringAttr("gin." + name));
+      info.erase("export");
+      info.erase("transpose");
+      addResult(
+          *step, grad,
+          b.getNamedAttr("blu.tensor", info.getDictionary(&getContext())));
+    }
   }
 };
 } // namespace

@@ -133,6 +133,13 @@ LogicalResult EmitCpuKernels::convertFunction(func::FuncOp function,
                       .getResult());
               return success();
             })
+            .Case([&](memref::StoreOp store) {
+              // The iteration of a loop, for the kernels that read it.
+              OpBuilder b(op);
+              LLVM::StoreOp::create(b, op->getLoc(), store.getValue(),
+                                    host.getPointer(store.getMemRef()));
+              return success();
+            })
             .Default([&](Operation *other) -> LogicalResult {
               if (isa_and_nonnull<BlurtDialect>(other->getDialect()))
                 return other->emitOpError(
@@ -150,7 +157,7 @@ LogicalResult EmitCpuKernels::convertFunction(func::FuncOp function,
     if (failed(converted))
       return WalkResult::interrupt();
     if (isa_and_nonnull<BlurtDialect>(op->getDialect()) ||
-        isa<memref::ExtractAlignedPointerAsIndexOp>(op)) {
+        isa<memref::ExtractAlignedPointerAsIndexOp, memref::StoreOp>(op)) {
       done.push_back(op);
       return WalkResult::skip();
     }

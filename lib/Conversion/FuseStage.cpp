@@ -12,7 +12,6 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "mlir/Transforms/Passes.h"
 
 namespace blutrain {
 #define GEN_PASS_DEF_VERIFYFUSE
@@ -62,17 +61,14 @@ struct VerifyFuse : public blutrain::impl::VerifyFuseBase<VerifyFuse> {
 };
 } // namespace
 
+// No CSE over operations: it would undo rematerialisation.
 void blutrain::buildFuseStage(OpPassManager &pm) {
-  // What is dead or computed twice in blu need not be converted.
-  pm.addPass(createCSEPass());
   pm.addPass(createConvertBluToBlurt());
   // Views stand between groups that want to merge.
   pm.addPass(createCanonicalizeViews());
-  pm.addPass(createCSEPass());
   pm.addPass(createFuseGroups());
   // Merging leaves new chains of views.
   pm.addPass(createCanonicalizeViews());
-  pm.addPass(createCSEPass());
   pm.addPass(createVerifyFuse());
 }
 

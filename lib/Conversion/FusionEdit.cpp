@@ -10,6 +10,8 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Location.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace blutrain;
@@ -240,6 +242,19 @@ GroupOp blutrain::applyMerge(OpBuilder &builder, const MergePlan &plan,
 //===----------------------------------------------------------------------===//
 // Dead parts
 //===----------------------------------------------------------------------===//
+
+void blutrain::eraseDeadOps(Operation *root) {
+  // Users come after what they use, and nested ops after their parents.
+  SmallVector<Operation *> ops;
+  root->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa_and_nonnull<blurt::BlurtDialect>(op->getDialect()) &&
+        !isa_and_nonnull<GroupOp>(op->getParentOp()))
+      ops.push_back(op);
+  });
+  for (Operation *op : llvm::reverse(ops))
+    if (isOpTriviallyDead(op))
+      op->erase();
+}
 
 GroupOp blutrain::cleanGroup(GroupOp group) {
   Block *body = group.getBodyBlock();

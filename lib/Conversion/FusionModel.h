@@ -108,6 +108,9 @@ mlir::blurt::GroupOp applyMerge(mlir::OpBuilder &builder, const MergePlan &plan,
 /// Returns the group, or null if nothing was left and it was erased.
 mlir::blurt::GroupOp cleanGroup(mlir::blurt::GroupOp group);
 
+/// Erases `blurt` ops that nothing reads.
+void eraseDeadOps(mlir::Operation *root);
+
 /// `value` without the reshapes on top of it.
 Value stripReshapes(Value value);
 bool isViewOp(mlir::Operation *op);

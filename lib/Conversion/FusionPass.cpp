@@ -22,6 +22,9 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/CSE.h"
 
 namespace blutrain {
 #define GEN_PASS_DEF_FUSEGROUPS
@@ -40,19 +43,25 @@ using blurt::GroupOp;
 static constexpr unsigned kMaxCheapOps = 8;
 /// Most inputs of a scalar group that is repeated in every reader.
 static constexpr unsigned kMaxScalarInputs = 6;
+/// Longest single row that is written as well as reduced.
+static constexpr int64_t kMaxSerialRow = 4096;
+/// Most operations, views aside, between groups of which one has to wait for
+/// the other: further apart, values would live longer, and what is recomputed
+/// to save memory would be kept instead.
+static constexpr unsigned kMaxDistance = 12;
 
 static bool isCheapOp(Operation &op) {
-  return isa<blurt::IndexOp, arith::ConstantOp, arith::AddFOp, arith::SubFOp,
-             arith::MulFOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp,
-             arith::CmpFOp, arith::CmpIOp, arith::SelectOp, arith::ExtFOp,
-             arith::TruncFOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp,
-             arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp, arith::AddIOp,
-             arith::SubIOp, arith::MulIOp, math::AbsFOp>(op);
+  return isa<blurt::IndexOp, blurt::LoadOp, arith::ConstantOp, arith::AddFOp,
+             arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::MaximumFOp,
+             arith::MinimumFOp, arith::CmpFOp, arith::CmpIOp, arith::SelectOp,
+             arith::ExtFOp, arith::TruncFOp, arith::ExtSIOp, arith::ExtUIOp,
+             arith::TruncIOp, arith::SIToFPOp, arith::UIToFPOp, arith::FPToSIOp,
+             arith::AddIOp, arith::SubIOp, arith::MulIOp, math::AbsFOp>(op);
 }
 
 /// Whether evaluating the group again costs next to nothing.
 static bool isCheap(GroupOp group) {
-  if (!group.getReduce().empty() || !group.getTables().empty())
+  if (!group.getReduce().empty())
     return false;
   // A uniform value is computed once a kernel.
   if (isScalarGroup(group))
@@ -73,6 +82,15 @@ static bool isRowGroup(GroupOp group) {
     if (group.getDomain()[dim] > 1)
       return group.isReduced(dim);
   return !group.getReduce().empty();
+}
+
+/// Whether one row is reduced that is too long to be more than a sum: nothing
+/// runs in parallel over it.
+static bool isSerialGroup(GroupOp group) {
+  int64_t kept = 1, reduced = 1;
+  for (auto [dim, extent] : llvm::enumerate(group.getDomain()))
+    (group.isReduced(dim) ? reduced : kept) *= extent;
+  return kept == 1 && reduced > kMaxSerialRow;
 }
 
 //===----------------------------------------------------------------------===//
@@ -122,11 +140,21 @@ static bool usesAny(Operation *op, const DenseSet<Operation *> &ops) {
   return found;
 }
 
+static int64_t getResultBytes(Operation *op) {
+  int64_t bytes = 0;
+  if (!isViewOp(op))
+    for (Value result : op->getResults())
+      bytes += getBytes(result);
+  return bytes;
+}
+
 /// What has to move so that two groups can stand in one place.
 struct Between {
   SmallVector<Operation *> readers; ///< need `first`, would move behind
   SmallVector<Operation *> sources; ///< needed by `second`, would move before
-  unsigned numReaders = 0, numSources = 0; ///< without views
+  /// Bytes of what they compute, which would live longer.
+  int64_t readerBytes = 0, sourceBytes = 0;
+  unsigned distance = 0; ///< all in between, without views
 
   Between(GroupOp first, GroupOp second) {
     DenseSet<Operation *> needFirst{first};
@@ -134,10 +162,11 @@ struct Between {
     for (Operation *op = first->getNextNode(); op != second;
          op = op->getNextNode()) {
       ops.push_back(op);
+      distance += !isViewOp(op);
       if (usesAny(op, needFirst)) {
         needFirst.insert(op);
         readers.push_back(op);
-        numReaders += !isViewOp(op);
+        readerBytes += getResultBytes(op);
       }
     }
     // From the end: an op is needed if a needed one uses it.
@@ -154,14 +183,14 @@ struct Between {
       if (needed.contains(op) && !needFirst.contains(op)) {
         need(op);
         sources.push_back(op);
-        numSources += !isViewOp(op);
+        sourceBytes += getResultBytes(op);
       }
     std::reverse(sources.begin(), sources.end());
   }
 
   /// Moves as little as possible and returns where the merged group goes.
   Operation *makeRoom(GroupOp first, GroupOp second) {
-    if (numSources < numReaders) {
+    if (sourceBytes < readerBytes) {
       for (Operation *op : sources)
         op->moveBefore(first);
       return first;
@@ -204,20 +233,18 @@ private:
     return count;
   }
 
-  /// Drops what is dead, from the last op to the first.
+  /// Drops what is dead and what bodies compute twice.
   void clean() {
-    SmallVector<Operation *> ops;
-    getOperation()->walk([&](Operation *op) {
-      if (isa_and_nonnull<blurt::BlurtDialect>(op->getDialect()) &&
-          !isa<GroupOp>(op->getParentOp()))
-        ops.push_back(op);
-    });
-    for (Operation *op : llvm::reverse(ops)) {
-      if (auto group = dyn_cast<GroupOp>(op))
-        cleanGroup(group);
-      else if (isViewOp(op) && op->use_empty())
-        op->erase();
-    }
+    eraseDeadOps(getOperation());
+    SmallVector<GroupOp> groups;
+    getOperation()->walk([&](GroupOp group) { groups.push_back(group); });
+    IRRewriter rewriter(&getContext());
+    for (GroupOp group : llvm::reverse(groups))
+      if ((group = cleanGroup(group))) {
+        DominanceInfo dominance(group);
+        eliminateCommonSubExpressions(rewriter, dominance, group);
+      }
+    eraseDeadOps(getOperation());
   }
 
   static SmallVector<GroupOp> groupsOf(Block &block) {
@@ -338,11 +365,17 @@ private:
     if (plan->recomputesFirst && !isCheap(producer))
       return false;
     // Columns are not at hand any more when their sum is known.
-    if (plan->secondVariesAlongReduced && !isRowGroup(producer))
+    if (plan->secondVariesAlongReduced &&
+        (!isRowGroup(producer) || isSerialGroup(producer)))
       return false;
     if (hasOtherPath(producer, reader, /*allowEdges=*/true))
       return false;
-    merge(*plan, MergeKind::Edge, Between(producer, reader));
+    Between between(producer, reader);
+    bool staysOutput = plan->outputs.size() > reader.getNumResults();
+    if (staysOutput &&
+        (between.distance > kMaxDistance || isSerialGroup(reader)))
+      return false;
+    merge(*plan, MergeKind::Edge, between);
     return true;
   }
 
@@ -366,8 +399,10 @@ private:
     });
   }
 
+  /// Merges the pair that saves most: a merge can stand in the way of others.
   bool mergeOnePair(Block &block, MergeKind kind) {
     SmallVector<GroupOp> groups = groupsOf(block);
+    std::optional<MergePlan> best;
     for (auto [i, second] : llvm::enumerate(groups))
       for (GroupOp first : ArrayRef(groups).take_front(i)) {
         if (kind == MergeKind::Scalar
@@ -375,35 +410,43 @@ private:
                       !first.getReduce().empty() || !second.getReduce().empty()
                 : !shareInput(first, second))
           continue;
-        if (tryPair(first, second, kind))
-          return true;
+        std::optional<MergePlan> plan = planPair(first, second, kind);
+        if (plan && (!best || saving(*plan) > saving(*best)))
+          best = std::move(plan);
       }
-    return false;
+    if (!best)
+      return false;
+    merge(*best, kind, Between(best->first, best->second));
+    return true;
   }
 
-  bool tryPair(GroupOp first, GroupOp second, MergeKind kind) {
+  static int64_t saving(const MergePlan &plan) {
+    return plan.bytesBefore - plan.bytesAfter;
+  }
+
+  /// The plan to merge a pair, if it should merge.
+  std::optional<MergePlan> planPair(GroupOp first, GroupOp second,
+                                    MergeKind kind) {
     auto plan = planMerge(first, second, kind);
     if (!plan || !fits(*plan) || plan->recomputesFirst)
-      return false;
+      return std::nullopt;
     if (kind == MergeKind::Sibling) {
-      if (plan->bytesAfter >= plan->bytesBefore)
-        return false;
+      if (saving(*plan) <= 0)
+        return std::nullopt;
       // Elementwise work does not join columns that it does not feed.
       bool oneReduces = first.getReduce().empty() != second.getReduce().empty();
       GroupOp reducing = first.getReduce().empty() ? second : first;
-      if (oneReduces && !isRowGroup(reducing))
-        return false;
+      if (oneReduces && (!isRowGroup(reducing) || isSerialGroup(reducing)))
+        return std::nullopt;
+      // What has to move should be small, for its values live longer.
+      Between between(first, second);
+      if (between.distance > kMaxDistance ||
+          std::min(between.readerBytes, between.sourceBytes) > saving(*plan))
+        return std::nullopt;
     }
     if (hasOtherPath(first, second, /*allowEdges=*/false))
-      return false;
-    // Neither should wait for, or run ahead of, much else: values would live
-    // longer.
-    Between between(first, second);
-    if (kind == MergeKind::Sibling &&
-        std::min(between.numReaders, between.numSources) > 0)
-      return false;
-    merge(*plan, kind, between);
-    return true;
+      return std::nullopt;
+    return plan;
   }
 };
 } // namespace

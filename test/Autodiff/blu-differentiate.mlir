@@ -47,7 +47,8 @@ blu.step @train program(train) (%a: tensor<f32> {blu.tensor = {name = "a", role 
 // A stack: the carried value is saved, the cotangent runs the other way, that of
 // a captured value is carried, that of a slice collected.
 // CHECK-LABEL: blu.step @train
-// CHECK-SAME: (%[[WS:[a-z0-9]+]]: tensor<4x8xf32> {{{[^,]*}}, {{.*}}%[[C:[a-z0-9]+]]: tensor<8xf32>
+// CHECK-SAME: %[[WS:[a-zA-Z0-9_.]+]]: tensor<4x8xf32>
+// CHECK-SAME: %[[C:[a-zA-Z0-9_.]+]]: tensor<8xf32> {{.*}}"c"
 // CHECK: %[[F:.*]]:2 = blu.stack "s" [0 to 4] iteration(%{{.*}}) carry(%[[H:.*]] = %{{.*}}) slices(%[[W:.*]] = %[[WS]])
 // CHECK-SAME: -> (tensor<8xf32>, tensor<4x8xf32>)
 // CHECK: %[[M:.*]] = blu.mul %[[H]], %[[W]]

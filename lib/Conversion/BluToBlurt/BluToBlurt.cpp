@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../FusionModel.h"
 #include "Lowering.h"
 #include "blutrain/Conversion/Passes.h"
 
@@ -144,6 +145,7 @@ struct ConvertBluToBlurt
         return signalPassFailure();
       convertStep(step);
     }
+    eraseDeadOps(module);
     module.walk([&](Operation *op) {
       numGroups += isa<blurt::GroupOp>(op);
       numGemms += isa<blurt::GemmOp>(op);

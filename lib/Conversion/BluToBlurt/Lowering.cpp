@@ -30,6 +30,8 @@ Value Body::integer(Type type, int64_t value) {
 }
 
 Value Body::constant(Attribute value) {
+  if (auto integer = dyn_cast<IntegerAttr>(value))
+    return arith::ConstantOp::create(b, loc, integer);
   auto number = cast<FloatAttr>(value);
   Type type = GroupOp::getScalarType(number.getType());
   return constant(type, number.getValueAsDouble());
@@ -224,12 +226,6 @@ static Attribute getSplat(Value value) {
   return {};
 }
 
-static Value materialize(Body &body, Attribute number) {
-  if (auto integer = dyn_cast<IntegerAttr>(number))
-    return body.integer(integer.getType(), integer.getValue().getSExtValue());
-  return body.constant(number);
-}
-
 //===----------------------------------------------------------------------===//
 // GroupBuilder
 //===----------------------------------------------------------------------===//
@@ -280,7 +276,7 @@ GroupOp GroupBuilder::build(BodyFn body) {
         SmallVector<Value> values;
         unsigned next = 0;
         for (Attribute constant : constants)
-          values.push_back(constant ? materialize(scalars, constant)
+          values.push_back(constant ? scalars.constant(constant)
                                     : arguments[next++]);
         llvm::append_range(values, arguments.drop_front(next));
         return body(scalars, values);
@@ -348,7 +344,7 @@ Value Lowering::constant(ElementsAttr value) {
   group.output(type.getElementType(), identityDims(type.getRank()));
   return group
       .build([&](Body &b, ArrayRef<Value>) -> SmallVector<Value> {
-        Value result = materialize(b, elements[0]);
+        Value result = b.constant(elements[0]);
         if (elements.size() == 1)
           return {result};
         Type i64 = builder.getI64Type();
@@ -360,7 +356,7 @@ Value Lowering::constant(ElementsAttr value) {
           if (i > 0)
             result = b.select(b.compare(blu::ComparePredicate::EQ, position,
                                         b.integer(i64, i)),
-                              materialize(b, element), result);
+                              b.constant(element), result);
         return {result};
       })
       .getResult(0);

@@ -11,9 +11,10 @@
 using namespace mlir;
 using namespace blutrain;
 
-/// The finaliser of SplitMix64.
-static Value mix(Body &b, Value z) {
-  Type i64 = z.getType();
+/// A step of SplitMix64 from the state x.
+static Value mix(Body &b, Value x) {
+  Type i64 = x.getType();
+  Value z = b.add(x, b.integer(i64, int64_t(0x9e3779b97f4a7c15)));
   z = b.mul(b.bitXor(z, b.shiftRight(z, 30)),
             b.integer(i64, int64_t(0xbf58476d1ce4e5b9)));
   z = b.mul(b.bitXor(z, b.shiftRight(z, 27)),
@@ -22,12 +23,12 @@ static Value mix(Body &b, Value z) {
 }
 
 static LoweringResult lowerDropout(blu::DropoutOp op, Lowering &l) {
-  if (!op.getKey())
-    return op.emitOpError("has no key: expected one in the train program, and "
-                          "no dropout in the others");
   double rate = op.getRate().convertToDouble();
   if (rate == 0)
     return SmallVector<Value>{op.getInput()};
+  if (!op.getKey())
+    return op.emitOpError("has no key: expected one in the train program, and "
+                          "no dropout in the others");
   // Over row-major indices, so that the group's dim is the index.
   int64_t count = op.getType().getNumElements();
   GroupBuilder group(l, "dropout", {count});

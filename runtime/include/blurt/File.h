@@ -36,10 +36,10 @@ private:
 };
 
 /// A file that appears under its name complete or not at all: written to a
-/// temporary beside the target, synced, then renamed over it. A target that is
-/// a device or a pipe is written to as it is. Destroying the object before
-/// `commit` removes the temporary. Throws Error (run-time failure) when a write
-/// fails, naming the target.
+/// temporary beside the target, synced, then renamed over it. Destroying the
+/// object before `commit` removes the temporary. A symbolic link is followed;
+/// what exists and is no regular file is refused. Throws Error (run-time
+/// failure) when a write fails, naming the target.
 class AtomicFile {
 public:
   explicit AtomicFile(const std::string &path);
@@ -77,9 +77,10 @@ private:
 
 /// Throws Error (bad input) unless a file of `bytes` bytes can be put at `path`
 /// now: the folder exists and is writable, the target is no folder, and the
-/// file system has the room. `flag` is the option at fault.
+/// file system has the room. Pipes and terminals pass if `device`. `flag` is
+/// the option at fault.
 void checkWritable(const std::string &flag, const std::string &path,
-                   uint64_t bytes);
+                   uint64_t bytes, bool device = false);
 
 /// "1.50 GiB", "12.0 KiB", "17 bytes".
 std::string formatBytes(uint64_t bytes);

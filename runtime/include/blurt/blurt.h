@@ -64,7 +64,8 @@ typedef enum blurt_init_kind {
 
 /* One tensor of the program. A tensor declared inside a stack is stored as its
  * `stack_count` iterations one after the other: `shape` is the shape of one
- * iteration, iteration i lies at `offset + i * stack_stride`, and `{i}` in
+ * iteration, iteration i lies at `offset + i * stack_stride` (only the first is
+ * sure to be aligned), and `{i}` in
  * `name` and `export_name` stands for `stack_first + i`. A tensor outside any
  * stack has stack_count 0. Nested stacks are not expressible in ABI 1.
  */

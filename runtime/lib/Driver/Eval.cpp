@@ -105,7 +105,7 @@ void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
                       "eval");
   loadParameters(options.weights, program, session.arena(), session.pool());
   if (!options.metrics.empty())
-    checkWritable("--metrics", options.metrics, 256);
+    checkWritable("--metrics", options.metrics, 256, /*device=*/true);
   double loss = evaluator.meanLoss();
   if (evaluator.skippedTokens() && !options.quiet)
     std::fprintf(stderr,

@@ -127,8 +127,8 @@ private:
       checkWritable("--save", options.save,
                     savedBytes(instances(stateOf(program), BLURT_PARAM)));
     if (!options.metrics.empty())
-      checkWritable("--metrics", options.metrics,
-                    uint64_t(options.steps) * 128);
+      checkWritable("--metrics", options.metrics, uint64_t(options.steps) * 128,
+                    /*device=*/true);
   }
 
   Result runStep(int64_t step) {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -31,11 +32,13 @@ std::string temporaryFor(const std::string &path) {
   return path + ".tmp." + std::to_string(getpid());
 }
 
-/// A device or a pipe: written to, never renamed over.
-bool isSpecial(const std::string &path) {
-  struct stat info;
-  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
-         !S_ISDIR(info.st_mode);
+/// What a rename should replace: the file a symbolic link leads to, not the
+/// link.
+std::string resolveLinks(const std::string &path) {
+  char *resolved = ::realpath(path.c_str(), nullptr);
+  std::string result = resolved ? resolved : path;
+  std::free(resolved);
+  return result;
 }
 
 /// Writes everything, or returns the errno of the write that failed.
@@ -93,11 +96,15 @@ MappedFile::MappedFile(MappedFile &&other) noexcept
       length(std::exchange(other.length, 0)) {}
 
 AtomicFile::AtomicFile(const std::string &path)
-    : target(path), temporary(isSpecial(path) ? "" : temporaryFor(path)) {
-  descriptor = temporary.empty()
-                   ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC)
-                   : ::open(temporary.c_str(),
-                            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    : target(resolveLinks(path)), temporary(temporaryFor(target)) {
+  // Renaming over a device would replace it.
+  struct stat info;
+  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    temporary.clear();
+    throw failure(target + ": cannot write: expected a regular file");
+  }
+  descriptor =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)
     throw failure(systemMessage(target, "cannot write", errno));
 }
@@ -122,11 +129,6 @@ void AtomicFile::write(const void *data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  if (temporary.empty()) {
-    if (::close(std::exchange(descriptor, -1)) != 0)
-      fail("cannot close");
-    return;
-  }
   if (::fsync(descriptor) != 0)
     fail("cannot sync");
   if (::close(std::exchange(descriptor, -1)) != 0)
@@ -166,16 +168,17 @@ void LineFile::append(std::string_view line) {
 }
 
 void blurt::checkWritable(const std::string &flag, const std::string &path,
-                          uint64_t bytes) {
+                          uint64_t bytes, bool device) {
+  std::string target = resolveLinks(path);
   struct stat info;
-  bool exists = ::stat(path.c_str(), &info) == 0;
-  if (exists && S_ISDIR(info.st_mode))
-    throw badInput(flag + ": " + path + ": expected a file, got a folder");
-  if (exists && ::access(path.c_str(), W_OK) != 0)
-    throw badInput(flag + ": " + systemMessage(path, "cannot write", errno));
-  if (isSpecial(path))
+  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (S_ISDIR(info.st_mode))
+      throw badInput(flag + ": " + path + ": expected a file, got a folder");
+    if (!device)
+      throw badInput(flag + ": " + path + ": expected a regular file");
     return;
-  std::string probe = temporaryFor(path);
+  }
+  std::string probe = temporaryFor(target);
   int descriptor =
       ::open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0)

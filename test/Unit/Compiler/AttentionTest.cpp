@@ -8,7 +8,6 @@
 
 #include "gtest/gtest.h"
 
-#include <chrono>
 #include <cmath>
 
 using namespace mlir;

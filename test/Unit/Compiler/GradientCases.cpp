@@ -16,11 +16,10 @@ using Result = std::vector<std::pair<std::string, std::string>>;
 static Case unary(const std::string &op, const std::string &suffix,
                   const std::string &shape, Fill fill, double scale = 1) {
   std::string type = "t<" + shape + ">";
-  std::string name = op.substr(0, op.find(' ')) + "_" + suffix;
-  // `op` is "blu.gelu" or "blu.gelu approximate(tanh)": attributes follow %x.
+  // `op` is "blu.exp" or "blu.gelu approximate(tanh)": attributes follow %x.
   size_t space = op.find(' ');
   std::string attrs = space == std::string::npos ? "" : op.substr(space);
-  Case c = {name,
+  Case c = {op + "_" + suffix,
             {{"x", type, fill}},
             "%y = " + op.substr(0, space) + " %x" + attrs + " : " + type,
             {{"y", type}}};
@@ -102,7 +101,7 @@ std::vector<Case> blutrain::test::elementwiseCases() {
         "blu.gelu approximate(erf)"})
     for (double at : {40.0, 700.0, 1e8})
       cases.push_back(unary(op, "saturated" + std::to_string(int(at)), "4",
-                            signedUniform(at, 1.5 * at, 10)));
+                            signedUniform(at, 1.5 * at, 10), 0));
   // Subgradient 0 at 0, which is also what the central difference gives.
   cases.push_back(unary("blu.abs", "zero", "2", values({0, 1})));
 
@@ -315,14 +314,13 @@ std::vector<Case> blutrain::test::normalizationCases() {
                        const std::string &n, const char *eps, Fill fill,
                        double scale, double amplification) {
     Case c = {"blu.layer_norm_" + suffix,
-              {{"x", "t<" + shape + ">", fill},
+              {{"x", "t<" + shape + ">", fill, scale},
                {"w", "t<" + n + ">", uniform(0.5, 1.5, 2)},
                {"b", "t<" + n + ">", uniform(-1, 1, 3)}},
               "%y = blu.layer_norm %x, %w, %b eps = " + std::string(eps) +
                   " : (t<" + shape + ">, t<" + n + ">, t<" + n + ">) -> t<" +
                   shape + ">",
               {{"y", "t<" + shape + ">"}}};
-    c.scale = scale;
     c.amplification = amplification;
     cases.push_back(c);
   };

@@ -29,6 +29,9 @@ Fill values(std::vector<double> list);
 struct Arg {
   std::string name, type;
   Fill fill = nullptr; ///< [-1, 1) if null
+  /// Steps are 2^-10 of this, of |x| where it is 0, or of the case's scale
+  /// where it is negative.
+  double scale = -1;
 };
 
 struct Case {
@@ -38,7 +41,8 @@ struct Case {
   std::vector<std::pair<std::string, std::string>> results; ///< name, type
   /// Values of parameters by full name; those not here are in [-1, 1).
   std::vector<std::pair<std::string, Fill>> params = {};
-  /// Steps are 2^-10·max(|x|, scale).
+  /// The distance over which the function changes: steps are 2^-10 of it, or of
+  /// |x| if it is 0.
   double scale = 1;
   /// By how much more than its results' rounding the rounding inside may weigh:
   /// the largest ratio of an intermediate magnitude to what cancellation leaves

@@ -20,6 +20,7 @@
 
 #include "Blu/Blu.h"
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringSet.h"
@@ -108,6 +109,11 @@ std::string test::moduleText(const Case &c) {
                      "\n}\n");
 }
 
+/// What GoogleTest prints for a parameter.
+namespace blutrain::test {
+static void PrintTo(const Case &c, std::ostream *out) { *out << c.name; }
+} // namespace blutrain::test
+
 //===----------------------------------------------------------------------===//
 // Differences
 //===----------------------------------------------------------------------===//
@@ -144,14 +150,20 @@ struct Problem {
   std::vector<std::string> argumentNames;
   std::vector<Tensor> gouts; ///< one a result, empty for integers
 
-  /// Every float tensor of the point by name.
-  std::vector<std::pair<std::string, Tensor *>> inputs() {
-    std::vector<std::pair<std::string, Tensor *>> result;
-    for (auto [name, tensor] : llvm::zip(argumentNames, point.arguments))
+  struct Input {
+    std::string name;
+    Tensor *tensor;
+    double scale; ///< see Case::scale
+  };
+  /// Every float tensor of the point.
+  std::vector<Input> inputs(const Case &c) {
+    std::vector<Input> result;
+    for (auto [arg, tensor] : llvm::zip(c.args, point.arguments))
       if (tensor.isFloat())
-        result.emplace_back(name, &tensor);
+        result.push_back(
+            {arg.name, &tensor, arg.scale < 0 ? c.scale : arg.scale});
     for (auto &[name, tensor] : point.parameters)
-      result.emplace_back(name, &tensor);
+      result.push_back({name, &tensor, c.scale});
     return result;
   }
 
@@ -289,7 +301,7 @@ TEST_P(GradientTest, MatchesCentralDifferences) {
 
   double worst = 0; // error over tolerance
   int64_t compared = 0;
-  for (auto [name, tensor] : problem.inputs()) {
+  for (auto [name, tensor, fixed] : problem.inputs(c)) {
     auto found = vjp->find("gin." + name);
     ASSERT_NE(found, vjp->end()) << "no result gin." << name;
     const Tensor &gin = found->second;
@@ -297,7 +309,7 @@ TEST_P(GradientTest, MatchesCentralDifferences) {
     for (int64_t i = 0; i < tensor->size(); ++i) {
       double &x = tensor->floats[i];
       // A power of 2, so that x + h and x - h are nearly exact.
-      double scale = std::max(std::fabs(x), c.scale);
+      double scale = fixed == 0 ? std::fabs(x) : fixed;
       double h = std::exp2(std::floor(std::log2(kStep * scale)));
       auto d1 = problem.difference(x, h), d2 = problem.difference(x, 2 * h),
            d4 = problem.difference(x, 4 * h);

@@ -14,6 +14,7 @@
 
 #include "Blu/Blu.h"
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
 

@@ -22,6 +22,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ctime>
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -233,13 +234,38 @@ bool KernelHarness::compile() {
           jit->jit->getDataLayout().getGlobalPrefix())));
   llvm::cantFail(jit->jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(
       StringRef(object.data(), object.size()))));
-  auto entry = jit->jit->lookup("run");
-  if (!entry) {
-    llvm::errs() << llvm::toString(entry.takeError()) << '\n';
-    return false;
-  }
-  jit->entry = entry->toPtr<void(void *, void *)>();
+  if (!(*module)->hasAttr("blurt.program"))
+    jit->entry = reinterpret_cast<void (*)(void *, void *)>(lookup("run"));
   return true;
+}
+
+double KernelHarness::time() {
+  auto now = [] {
+    timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+  };
+  ::blurt::Context context(1);
+  double start = now();
+  jit->entry(&context, arena);
+  return now() - start;
+}
+
+void KernelHarness::setProgram(DictionaryAttr program) {
+  (*module)->setAttr("blurt.program", program);
+}
+
+void *KernelHarness::lookup(StringRef name) {
+  auto symbol = jit->jit->lookup(name);
+  if (symbol)
+    return symbol->toPtr<void *>();
+  llvm::consumeError(symbol.takeError());
+  return nullptr;
+}
+
+void KernelHarness::runEntry(void (*entry)(void *, void *)) {
+  jit->entry = entry;
+  run(1);
 }
 
 void KernelHarness::run(unsigned threads) {

@@ -64,6 +64,13 @@ public:
   /// Compiles the entry; false, with the diagnostics printed, if that fails.
   bool compile();
   void run(unsigned threads = 2);
+  /// Processor seconds of one call on one thread, without checks.
+  double time();
+  /// Gives the module a `blurt.program` attribute, to be set before compile().
+  void setProgram(DictionaryAttr program);
+  /// A public symbol of the object, null if there is none.
+  void *lookup(StringRef name);
+  void runEntry(void (*entry)(void *, void *));
   /// True if all bytes but those of elements of `outs` are as before the run.
   bool othersUntouched(ArrayRef<unsigned> outs) const;
   /// The bytes of one buffer's elements.

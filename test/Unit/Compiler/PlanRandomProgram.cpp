@@ -542,7 +542,13 @@ OwningOpRef<ModuleOp> ProgramMaker::make() {
   for (int64_t i = 1 + below(3); i > 0; --i)
     if (Value value = pickRecent(); isFloat(value)) {
       results.push_back(value);
-      resultAttrs.push_back(builder.getDictionaryAttr({}));
+      auto text = [&](StringRef key, const std::string &value) {
+        return builder.getNamedAttr(key, builder.getStringAttr(value));
+      };
+      resultAttrs.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
+          "blu.tensor", builder.getDictionaryAttr(
+                            {text("name", "r" + std::to_string(results.size())),
+                             text("role", "output")}))));
     }
   // What is returned must not be a view of state that the updates change.
   for (Value &value : results)

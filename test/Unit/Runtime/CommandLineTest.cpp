@@ -299,6 +299,7 @@ TEST_F(CommandLine, UnwritableOutputsAreFoundBeforeTraining) {
     EXPECT_EQ(missing.err.find("step"), std::string::npos) << missing.err;
     expectError(train + flag + " folder", 1, "expected a file, got a folder");
   }
+  expectError(train + "--save /dev/null", 1, "expected a regular file");
   // A full device: the metrics file opens and then fails, and nothing is saved.
   if (std::filesystem::exists("/dev/full")) {
     std::filesystem::create_symlink("/dev/full", path("full.jsonl"));

@@ -185,6 +185,18 @@ TEST_F(Safetensors, AFailedWriteLeavesTheOldFile) {
                ExitFailure, "cannot write: No such file or directory");
 }
 
+TEST_F(Safetensors, WritesThroughLinksAndNotOverDevices) {
+  writeFile(path("real"), "old");
+  std::filesystem::create_symlink(path("real"), path("link"));
+  writeSafetensors(path("link"), {}, {});
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(SafetensorsFile(path("real")).entries().size(), 0u);
+  std::filesystem::create_symlink("/dev/null", path("null"));
+  EXPECT_ERROR(writeSafetensors(path("null"), {}, {}), ExitFailure,
+               "expected a regular file");
+  EXPECT_FALSE(std::filesystem::is_regular_file("/dev/null"));
+}
+
 TEST_F(Safetensors, ADiskWithoutRoomIsAnError) {
   // /dev/full fails every write as a full disk does.
   if (!std::filesystem::exists("/dev/full"))

@@ -1,0 +1,42 @@
+// RUN: bt-opt %s -blurt-emit-cpu-kernels -split-input-file -verify-diagnostics
+
+func.func @bf16_gemm(%ctx: !llvm.ptr, %a: memref<4x4xbf16>, %c: memref<4x4xbf16>) {
+  // expected-error @+1 {{has element type 'bf16', which the CPU target cannot multiply, expected f32 or f64}}
+  blurt.gemm %a, %a into %c : (memref<4x4xbf16>, memref<4x4xbf16>, memref<4x4xbf16>) -> ()
+  return
+}
+
+// -----
+
+// expected-error @+1 {{first argument is not the runtime's context, expected !llvm.ptr}}
+func.func @no_context(%arena: memref<64xi8>) {
+  %x = blurt.slot %arena offset 0 : memref<64xi8> -> memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @tensor_form(%ctx: !llvm.ptr, %x: tensor<4x6xf32>) {
+  // expected-error @+1 {{is not part of the plan form}}
+  %y = blurt.reshape %x : tensor<4x6xf32> to tensor<24xf32>
+  return
+}
+
+// -----
+
+func.func @stray(%ctx: !llvm.ptr, %x: memref<4xf32>, %i: index) -> f32 {
+  // expected-error @+1 {{uses a memref, which the kernel stage knows in slots, groups, library ops and calls only}}
+  %y = memref.load %x[%i] : memref<4xf32>
+  return %y : f32
+}
+
+// -----
+
+func.func @attention_stride(%ctx: !llvm.ptr, %q: memref<1x4x2x8xf32, strided<[128, 32, 16, 2]>>,
+    %o: memref<1x4x2x8xf32>, %l: memref<1x2x4xf32>) {
+  // expected-error @+1 {{has an operand of stride 2 along its last dim, expected 1}}
+  blurt.attention %q, %q, %q into %o, %l scale = 1.0
+      : (memref<1x4x2x8xf32, strided<[128, 32, 16, 2]>>, memref<1x4x2x8xf32, strided<[128, 32, 16, 2]>>,
+         memref<1x4x2x8xf32, strided<[128, 32, 16, 2]>>, memref<1x4x2x8xf32>, memref<1x2x4xf32>) -> ()
+  return
+}
