@@ -77,6 +77,18 @@ static LogicalResult specialize(ModelOp model, int64_t batch, int64_t seq) {
                              "--seq are applied";
         return WalkResult::interrupt();
       }
+    // A sequence longer than the table of positions would read past its end.
+    if (auto embedding = dyn_cast<EmbeddingOp>(op))
+      if (auto positions = embedding.getIds().getDefiningOp<PositionsOp>()) {
+        int64_t length = positions.getType().getDimSize(0);
+        int64_t rows = embedding.getTable().getType().getDimSize(0);
+        if (length > rows) {
+          op->emitOpError()
+              << "takes " << length << " positions from a table of " << rows
+              << " rows, expected --seq of at most " << rows;
+          return WalkResult::interrupt();
+        }
+      }
     return WalkResult::advance();
   });
   if (walk.wasInterrupted())

@@ -43,6 +43,18 @@ public:
   }
 
   LogicalResult open() {
+    // Renaming over a device or a pipe would replace it: it is written to.
+    llvm::sys::fs::file_status status;
+    if (!llvm::sys::fs::status(path, status) &&
+        status.type() != llvm::sys::fs::file_type::regular_file &&
+        status.type() != llvm::sys::fs::file_type::directory_file) {
+      auto code = llvm::sys::fs::openFileForWrite(
+          path, fd, llvm::sys::fs::CD_OpenExisting);
+      if (!code)
+        return success();
+      error() << "cannot write '" << path << "': " << code.message() << "\n";
+      return failure();
+    }
     if (auto code = llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd,
                                                     temporary)) {
       error() << "cannot write '" << path << "': " << code.message() << "\n";
@@ -53,6 +65,7 @@ public:
   }
 
   int descriptor() const { return fd; }
+  /// Empty if `path` is a device or a pipe.
   StringRef temporaryPath() const { return temporary; }
 
   LogicalResult write(llvm::function_ref<void(raw_ostream &)> print) {
@@ -68,6 +81,8 @@ public:
   }
 
   LogicalResult keep() {
+    if (temporary.empty())
+      return success();
     if (auto code = llvm::sys::fs::rename(temporary, path)) {
       error() << "cannot write '" << path << "': " << code.message() << "\n";
       return failure();
@@ -86,7 +101,13 @@ LogicalResult writeFile(StringRef path,
                         llvm::function_ref<void(raw_ostream &)> print) {
   if (path == "-") {
     print(llvm::outs());
-    return success();
+    llvm::outs().flush();
+    if (!llvm::outs().has_error())
+      return success();
+    error() << "cannot write standard output: "
+            << llvm::outs().error().message() << "\n";
+    llvm::outs().clear_error();
+    return failure();
   }
   AtomicFile file(path);
   return failure(failed(file.open()) || failed(file.write(print)) ||
@@ -111,11 +132,19 @@ LogicalResult checkOptions(const CompileOptions &options) {
             << value << "'\n";
     return failure();
   };
-  auto atLeast = [](StringRef flag, int64_t value, int64_t least) {
-    if (value >= least)
+  auto within = [](StringRef flag, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most)
       return success();
-    error() << flag << ": expected at least " << least << ", got " << value
-            << "\n";
+    error() << flag << ": expected a number from " << least << " to " << most
+            << ", got " << value << "\n";
+    return failure();
+  };
+  // Negative: as written in the model. Not a number is none of these.
+  auto dropout = [&]() {
+    if (stages.dropout < 1)
+      return success();
+    error() << "--dropout: expected a rate from 0 to below 1, got "
+            << llvm::format("%g", stages.dropout) << "\n";
     return failure();
   };
   return failure(
@@ -123,9 +152,11 @@ LogicalResult checkOptions(const CompileOptions &options) {
       failed(oneOf("--precision", stages.precision, {"fp64", "fp32"})) ||
       failed(oneOf("--optimizer", stages.optimizer, {"adamw", "sgd"})) ||
       failed(oneOf("--remat", stages.remat, {"none", "cheap", "full"})) ||
-      failed(atLeast("--batch", stages.batch, 0)) ||
-      failed(atLeast("--seq", stages.seq, 0)) ||
-      failed(atLeast("--accum", stages.microbatches, 1)));
+      failed(within("--batch", stages.batch, 0, INT32_MAX)) ||
+      failed(within("--seq", stages.seq, 0, INT32_MAX)) ||
+      failed(within("--accum", stages.microbatches, 1, INT32_MAX)) ||
+      failed(within("--loss-head-bytes", stages.lossHeadBytes, 0, INT64_MAX)) ||
+      failed(dropout()));
 }
 
 /// What the program table says of the program as a whole, from the model and
@@ -169,6 +200,11 @@ LogicalResult emitExecutable(ModuleOp module, const CompileOptions &options) {
   AtomicFile executable(options.output);
   if (failed(executable.open()))
     return failure();
+  if (executable.temporaryPath().empty()) {
+    error() << "cannot write '" << options.output
+            << "': expected a regular file\n";
+    return failure();
+  }
   llvm::sys::Process::SafelyCloseFileDescriptor(executable.descriptor());
 
   SmallString<128> object;
@@ -281,6 +317,8 @@ int blutrain::compile(const CompileOptions &options) {
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry);
+  // The location says where; a whole program behind it would hide the error.
+  context.printOpOnDiagnostic(false);
   SourceMgrDiagnosticHandler diagnostics(*sources, &context);
   OwningOpRef<ModuleOp> module =
       parseSourceFile<ModuleOp>(sources, ParserConfig(&context));

@@ -49,6 +49,32 @@ static std::optional<Stage> parseStage(const char *name,
   return stage;
 }
 
+/// A word as a shell reads it back.
+static std::string quoted(llvm::StringRef word) {
+  constexpr llvm::StringLiteral plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:";
+  if (!word.empty() && word.find_first_not_of(plain) == llvm::StringRef::npos)
+    return word.str();
+  std::string text = "'";
+  for (char c : word)
+    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+/// The command line without --compile-to, which the reproducer sets.
+static std::string commandLine(int argc, char **argv) {
+  std::string line = quoted(argv[0]);
+  for (int i = 1; i < argc; ++i) {
+    llvm::StringRef word = argv[i];
+    llvm::StringRef name = word.ltrim('-');
+    if (word != name && name == "compile-to")
+      ++i;
+    else if (word == name || !name.starts_with("compile-to="))
+      line += " " + quoted(word);
+  }
+  return line;
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   CompileOptions options;
@@ -109,8 +135,7 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(
       argc, argv, "BluTrain compiler: a model file to a native executable\n");
 
-  for (int i = 0; i < argc; ++i)
-    options.commandLine += (i ? " " : "") + std::string(argv[i]);
+  options.commandLine = commandLine(argc, argv);
   auto complain = [](const llvm::Twine &message) {
     llvm::WithColor::error(llvm::errs()) << message << "\n";
     return 1;
@@ -119,6 +144,15 @@ int main(int argc, char **argv) {
     return complain("--memory-limit: expected a positive number with KiB, MiB, "
                     "GiB or nothing behind it, got '" +
                     memoryLimit + "'");
+  for (auto [name, opt, value] :
+       {std::tuple("--batch", batch.get(), stages.batch),
+        std::tuple("--seq", seq.get(), stages.seq)})
+    if (opt->getNumOccurrences() && value < 1)
+      return complain(llvm::Twine(name) + ": expected at least 1, got " +
+                      llvm::Twine(value));
+  if (dropout->getNumOccurrences() && stages.dropout < 0)
+    return complain("--dropout: expected a rate from 0 to below 1, got " +
+                    llvm::Twine(stages.dropout));
   if (!from.empty()) {
     std::optional<Stage> stage = parseStage("--compile-from", from);
     if (!stage)

@@ -29,7 +29,8 @@ struct CompileOptions {
   std::string linker;        ///< C++ driver that links
   std::string runtimeFolder; ///< where libblurt.a is, if not beside the tool
   bool saveTemps = false;    ///< keep OUTPUT.o, OUTPUT.ll and OUTPUT.s
-  std::string commandLine;   ///< as given, for the reproducer line
+  /// As given but without --compile-to, for the reproducer line.
+  std::string commandLine;
 };
 
 /// Compiles; diagnostics go to standard error. Returns the exit code: 0, or 1

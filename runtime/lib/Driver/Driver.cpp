@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <new>
 
@@ -17,12 +18,38 @@ using namespace blurt;
 
 namespace {
 
+/// CLI11's own checks of integers go through floating point and let a number
+/// that does not fit pass as the largest one.
+CLI::Validator wholeNumber(int64_t least, int64_t most = 1'000'000'000'000) {
+  return CLI::Validator(
+      [least, most](const std::string &text) -> std::string {
+        int64_t value = 0;
+        const char *end = text.data() + text.size();
+        auto [next, error] = std::from_chars(text.data(), end, value);
+        if (error == std::errc() && next == end && value >= least &&
+            value <= most)
+          return {};
+        return "expected a whole number from " + std::to_string(least) +
+               " to " + std::to_string(most) + ", got '" + text + "'";
+      },
+      "");
+}
+
+/// An empty name would read as an option that is not there.
+void checkNamed(const CLI::App &command,
+                std::initializer_list<const char *> flags) {
+  for (const char *flag : flags)
+    if (command.count(flag) &&
+        command.get_option(flag)->as<std::string>().empty())
+      throw badInput(std::string(flag) + ": expected the name of a file");
+}
+
 void addCommon(CLI::App &command, CommonOptions &options) {
   command
       .add_option(
           "--threads", options.threads,
           "threads to use (default: BLURT_THREADS, else all processors)")
-      ->check(CLI::Range(int64_t(1), int64_t(4096)));
+      ->check(wholeNumber(1, 4096));
   command.add_flag("--quiet", options.quiet, "print results and errors only");
 }
 
@@ -66,18 +93,27 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported) {
       ->required();
   command.add_option("--steps", o.steps, "optimizer steps in all")
       ->required()
-      ->check(CLI::NonNegativeNumber);
+      ->check(wholeNumber(0));
   command.add_option("--lr", o.schedule.peak, "peak learning rate")->required();
   command
-      .add_option("--schedule", o.schedule.kind,
-                  "learning rate after warm-up (default: constant)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ScheduleKind>{
-          {"constant", ScheduleKind::Constant},
-          {"linear", ScheduleKind::Linear},
-          {"cosine", ScheduleKind::Cosine}}))
+      .add_option_function<std::string>(
+          "--schedule",
+          [&o](const std::string &name) {
+            static const std::map<std::string, ScheduleKind> kinds = {
+                {"constant", ScheduleKind::Constant},
+                {"linear", ScheduleKind::Linear},
+                {"cosine", ScheduleKind::Cosine}};
+            auto kind = kinds.find(name);
+            if (kind == kinds.end())
+              throw badInput(
+                  "--schedule: expected constant, linear or cosine, got '" +
+                  name + "'");
+            o.schedule.kind = kind->second;
+          },
+          "learning rate after warm-up (default: constant)")
       ->option_text("constant|linear|cosine");
   command.add_option("--warmup", o.schedule.warmup, "steps of linear warm-up")
-      ->check(CLI::NonNegativeNumber);
+      ->check(wholeNumber(0));
   command.add_option("--min-lr", o.schedule.least,
                      "rate that linear and cosine end at");
   command.add_option("--weight-decay", o.weightDecay, "decoupled weight decay")
@@ -99,7 +135,7 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported) {
                   "seed of initialisation, dropout and "
                   "shuffling")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(wholeNumber(0, INT64_MAX));
   command.add_flag("--shuffle", o.shuffle,
                    "draw windows in an order chosen by the seed");
   command.add_option("--init", o.init, "weights to start from (safetensors)");
@@ -108,11 +144,11 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported) {
       .add_option("--val-every", o.valEvery,
                   "validate before every N-th step, and at the end (default: "
                   "at the end)")
-      ->check(CLI::PositiveNumber);
+      ->check(wholeNumber(1));
   command
       .add_option("--val-batches", o.valBatches,
                   "validation batches (default: all data once)")
-      ->check(CLI::PositiveNumber);
+      ->check(wholeNumber(1));
   command.add_option("--metrics", o.metrics, "JSON lines, one a step");
   command.add_option("--save", o.save, "where to write the trained weights");
   command.add_option("--dump-grads", o.dumpGrads,
@@ -136,6 +172,8 @@ void finishTrain(const CLI::App &command, TrainOptions &o) {
   checkFinite("momentum", o.momentum, 0, 1);
   checkFinite("clip", o.clip, 0, infinity);
   o.schedule.steps = o.steps;
+  checkNamed(command,
+             {"--init", "--val", "--metrics", "--save", "--dump-grads"});
   if (o.schedule.kind == ScheduleKind::Constant && command.count("--min-lr"))
     throw badInput("--min-lr: needs --schedule linear or cosine");
   if (o.val.empty())
@@ -164,7 +202,7 @@ void defineEval(CLI::App &command, EvalOptions &o) {
   command
       .add_option("--val-batches", o.batches,
                   "batches to read (default: all data once)")
-      ->check(CLI::PositiveNumber);
+      ->check(wholeNumber(1));
   command.add_option("--metrics", o.metrics,
                      "also write the result as a JSON line, here and to "
                      "standard output");
@@ -184,14 +222,14 @@ void defineGenerate(CLI::App &command, GenerateOptions &o) {
       ->excludes(prompt);
   command.add_option("--max-tokens", o.maxTokens, "tokens to add")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(wholeNumber(1));
   command
       .add_option("--temperature", o.temperature,
                   "sampling temperature, 0 takes the likeliest token")
       ->capture_default_str();
   command.add_option("--seed", o.seed, "seed of sampling")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(wholeNumber(0, INT64_MAX));
   command.add_option("--vocab-file", o.vocabFile,
                      "llm.c tokenizer file; byte-level vocabularies need none");
 }
@@ -261,6 +299,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
     finishTrain(*trainCommand, train);
     runTrain(program, train);
   } else if (*evalCommand) {
+    checkNamed(*evalCommand, {"--metrics"});
     runEval(program, eval);
   } else if (*generateCommand) {
     generate.hasPrompt = generateCommand->count("--prompt") > 0;
@@ -270,6 +309,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   } else if (*infoCommand) {
     runInfo(program, info);
   } else if (*callCommand) {
+    checkNamed(*callCommand, {"--outputs"});
     runCall(program, call);
   } else {
     throw badInput(std::string("tune: not needed for target ") +

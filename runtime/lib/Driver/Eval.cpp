@@ -104,9 +104,8 @@ void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
   Evaluator evaluator(session, entry, "--data", options.data, options.batches,
                       "eval");
   loadParameters(options.weights, program, session.arena(), session.pool());
-  std::optional<LineFile> metrics;
   if (!options.metrics.empty())
-    metrics.emplace(options.metrics, /*keep=*/false);
+    checkWritable("--metrics", options.metrics, 256, /*device=*/true);
   double loss = evaluator.meanLoss();
   if (evaluator.skippedTokens() && !options.quiet)
     std::fprintf(stderr,
@@ -117,14 +116,14 @@ void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
               std::exp(loss),
               static_cast<unsigned long long>(evaluator.tokenCount()),
               static_cast<unsigned long long>(evaluator.batchCount()));
-  if (metrics) {
+  if (!options.metrics.empty()) {
     nlohmann::ordered_json line;
     line["val_loss"] = loss;
     line["perplexity"] = std::exp(loss);
     line["tokens"] = evaluator.tokenCount();
     line["batches"] = evaluator.batchCount();
     std::string text = line.dump();
-    metrics->append(text);
+    LineFile(options.metrics, /*keep=*/false).append(text);
     std::printf("%s\n", text.c_str());
   }
 }

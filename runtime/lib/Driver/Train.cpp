@@ -50,8 +50,6 @@ public:
                            session->pool());
     else
       loadParameters(options.init, program, session->arena(), session->pool());
-    if (!options.metrics.empty())
-      metrics.emplace(options.metrics, /*keep=*/false);
   }
 
   void run() {
@@ -72,6 +70,8 @@ public:
     }
     validate(options.steps, progress);
     progress.finish();
+    if (!options.metrics.empty())
+      openMetrics();
     if (!options.save.empty())
       saveTensors(options.save, instances(stateOf(program), BLURT_PARAM),
                   session->arena(), fileMetadata(program));
@@ -162,8 +162,15 @@ private:
     return result;
   }
 
-  void record(int64_t step, const Result &result, double seconds) {
+  /// The file of an earlier run stays until there is something to write.
+  LineFile &openMetrics() {
     if (!metrics)
+      metrics.emplace(options.metrics, /*keep=*/false);
+    return *metrics;
+  }
+
+  void record(int64_t step, const Result &result, double seconds) {
+    if (options.metrics.empty())
       return;
     nlohmann::ordered_json line;
     line["step"] = step;
@@ -174,18 +181,18 @@ private:
     line["tokens"] = (step + 1) * tokensPerStep();
     line["step_ms"] = seconds * 1e3;
     line["tokens_per_s"] = double(tokensPerStep()) / seconds;
-    metrics->append(line.dump());
+    openMetrics().append(line.dump());
   }
 
   void validate(int64_t step, Progress &progress) {
     if (!validation)
       return;
     double value = validation->meanLoss();
-    if (metrics) {
+    if (!options.metrics.empty()) {
       nlohmann::ordered_json line;
       line["step"] = step;
       line["val_loss"] = value;
-      metrics->append(line.dump());
+      openMetrics().append(line.dump());
     }
     progress.validation(step, value);
   }
