@@ -7,6 +7,7 @@
 #include "blutrain/Driver/Compile.h"
 
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/WithColor.h"
 
@@ -152,7 +153,7 @@ int main(int argc, char **argv) {
                       llvm::Twine(value));
   if (dropout->getNumOccurrences() && stages.dropout < 0)
     return complain("--dropout: expected a rate from 0 to below 1, got " +
-                    llvm::Twine(stages.dropout));
+                    llvm::formatv("{0}", stages.dropout).str());
   if (!from.empty()) {
     std::optional<Stage> stage = parseStage("--compile-from", from);
     if (!stage)
