@@ -168,7 +168,7 @@ def ChunkLossHeadPass : Pass<"blu-chunk-loss-head", "::mlir::ModuleOp"> {
       …
     ```
   }];
-  let options = [Option<"bytes", "bytes", "int64_t", /*default=*/"4194304",
+  let options = [Option<"bytes", "bytes", "int64_t", /*default=*/"16777216",
                         "most bytes of logits a chunk; 0 disables the pass">];
   let dependentDialects = ["::mlir::blu::BluDialect"];
 }

@@ -38,10 +38,10 @@ struct StageOptions {
   /// What the backward pass computes again: `none` (views only), `cheap` (norms
   /// and activations), `full` (whole stack iterations).
   std::string remat = "cheap";
-  int64_t lossHeadBytes = 4
-                          << 20; ///< most bytes of logits a chunk, 0: no chunks
-  int64_t memoryLimit = 0;       ///< bytes, 0: none
-  bool vjp = false;              ///< compile the vector-Jacobian product
+  /// Most bytes of logits a chunk; 0: no chunks.
+  int64_t lossHeadBytes = 16 << 20;
+  int64_t memoryLimit = 0; ///< bytes, 0: none
+  bool vjp = false;        ///< compile the vector-Jacobian product
   bool debugMemory = false;
 };
 
