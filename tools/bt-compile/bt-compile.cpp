@@ -7,6 +7,7 @@
 #include "blutrain/Driver/Compile.h"
 
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/WithColor.h"
 
@@ -149,10 +150,10 @@ int main(int argc, char **argv) {
         std::tuple("--seq", seq.get(), stages.seq)})
     if (opt->getNumOccurrences() && value < 1)
       return complain(llvm::Twine(name) + ": expected at least 1, got " +
-                      llvm::Twine(value));
+                      std::to_string(value));
   if (dropout->getNumOccurrences() && stages.dropout < 0)
     return complain("--dropout: expected a rate from 0 to below 1, got " +
-                    llvm::Twine(stages.dropout));
+                    llvm::formatv("{0}", stages.dropout).str());
   if (!from.empty()) {
     std::optional<Stage> stage = parseStage("--compile-from", from);
     if (!stage)
