@@ -2,7 +2,7 @@
 """Checks each op, forward and backward, against the golden cases.
 
 usage: ops.py --bin DIR [--mode interpreter|rounded|compiled] [--dtype f64|f32]
-              [--filter REGEX] [--target cpu|cuda]
+              [--filter REGEX] [--shard I/N] [--target cpu|cuda]
 
 Each case becomes a model of one op, differentiated by blu-vjp.
   interpreter  bt-run in f64; results within 1e-9 of the goldens
@@ -316,23 +316,24 @@ def main():
     parser.add_argument("--dtype", default="f64", choices=("f64", "f32"))
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--filter", default="")
+    parser.add_argument("--shard", default="1/1", help="every Nth case from the Ith")
     args = parser.parse_args()
     with open(os.path.join(GOLDENS, "goldens.json"), encoding="utf-8") as file:
         cases = json.load(file)["ops"]
     stored = tensors.read(os.path.join(GOLDENS, "ops.safetensors"))
+    shard, shards = (int(part) for part in args.shard.split("/"))
+    names = [name for name in cases if re.search(args.filter, name)]
     failures, worst, count = [], (0.0, "none"), 0
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(args, folder)
-        for name, case in cases.items():
-            if not re.search(args.filter, name):
-                continue
+        for name in names[shard - 1 :: shards]:
             prefix = name + "/"
             arrays = {
                 k[len(prefix) :]: v for k, v in stored.items() if k.startswith(prefix)
             }
             count += 1
             try:
-                error = check(runner, name, case, arrays, failures)
+                error = check(runner, name, cases[name], arrays, failures)
             except (RuntimeError, KeyError) as problem:
                 failures.append(f"{name}: {problem}")
                 continue

@@ -240,7 +240,8 @@ static Problem makeProblem(const Case &c, blu::ModelOp model) {
 
 /// What blu-vjp's program computes at the problem's point, by name.
 static FailureOr<std::map<std::string, Tensor>>
-runVjp(const Case &c, ModuleOp module, Problem &problem) {
+runVjp(const Case &c, ModuleOp module, Problem &problem,
+       StringRef recompute = "cheap") {
   StoredTensors stored;
   for (auto [name, tensor] :
        llvm::zip(problem.argumentNames, problem.point.arguments))
@@ -251,7 +252,9 @@ runVjp(const Case &c, ModuleOp module, Problem &problem) {
     if (gout.elementType)
       stored["gout." + result.first] = store(gout, /*isRounded=*/false);
   PassManager passes(module.getContext());
-  passes.addPass(createVjpPass());
+  VjpPassOptions options;
+  options.recompute = recompute.str();
+  passes.addPass(createVjpPass(options));
   if (failed(passes.run(module)))
     return failure();
   auto step = functionOf<blu::StepOp>(module);
@@ -298,6 +301,13 @@ TEST_P(GradientTest, MatchesCentralDifferences) {
     EXPECT_EQ(found->second.floats, tensor.floats) << result.first;
     EXPECT_EQ(found->second.ints, tensor.ints) << result.first;
   }
+
+  // What the backward pass computes again changes no bit.
+  auto other = OwningOpRef<ModuleOp>(module->clone());
+  auto views = runVjp(c, *other, problem, "views");
+  ASSERT_TRUE(succeeded(views));
+  for (auto &[name, tensor] : *views)
+    EXPECT_EQ(tensor.floats, vjp->at(name).floats) << name;
 
   double worst = 0; // error over tolerance
   int64_t compared = 0;
