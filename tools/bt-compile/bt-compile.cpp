@@ -150,7 +150,7 @@ int main(int argc, char **argv) {
         std::tuple("--seq", seq.get(), stages.seq)})
     if (opt->getNumOccurrences() && value < 1)
       return complain(llvm::Twine(name) + ": expected at least 1, got " +
-                      llvm::Twine(value));
+                      std::to_string(value));
   if (dropout->getNumOccurrences() && stages.dropout < 0)
     return complain("--dropout: expected a rate from 0 to below 1, got " +
                     llvm::formatv("{0}", stages.dropout).str());

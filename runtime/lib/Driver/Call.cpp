@@ -10,6 +10,7 @@
 #include "blurt/Safetensors.h"
 #include "blurt/Weights.h"
 
+#include <cstdio>
 #include <cstring>
 
 using namespace blurt;
@@ -111,6 +112,18 @@ void fill(const std::string &path, const SafetensorsFile &file,
 
 } // namespace
 
+void blurt::reportMemoryCheck(Session &session) {
+  const ShadowMemory *shadow = session.shadow();
+  if (!shadow)
+    return;
+  std::fprintf(stderr,
+               "note: memory check passed: at most %llu bytes live, high "
+               "water at byte %llu of %llu\n",
+               static_cast<unsigned long long>(shadow->peakLive()),
+               static_cast<unsigned long long>(shadow->highWater()),
+               static_cast<unsigned long long>(session.program().peak_bytes));
+}
+
 void blurt::runCall(const blurt_program &program, const CallOptions &options) {
   const blurt_entry &entry = requireEntry(program, options.entry, "call");
   SafetensorsFile inputs(options.inputs);
@@ -133,6 +146,7 @@ void blurt::runCall(const blurt_program &program, const CallOptions &options) {
     for (const TensorInstance &t : instances(tensorsOf(entry), role))
       fill(options.inputs, inputs, t, session.arena() + t.offset);
   session.run(entry);
+  reportMemoryCheck(session);
   if (options.outputs.empty())
     return;
   for (int32_t role : {BLURT_OUTPUT, BLURT_GRADIENT})

@@ -68,6 +68,9 @@ void runGenerate(const blurt_program &program, const GenerateOptions &options);
 void runInfo(const blurt_program &program, const InfoOptions &options);
 void runCall(const blurt_program &program, const CallOptions &options);
 
+/// In a debug build, says on stderr what its memory check saw.
+void reportMemoryCheck(Session &session);
+
 /// The token inputs of an entry that trains or evaluates a language model.
 struct TokenInputs {
   const blurt_tensor *tokens, *targets;

@@ -107,6 +107,7 @@ void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
   if (!options.metrics.empty())
     checkWritable("--metrics", options.metrics, 256, /*device=*/true);
   double loss = evaluator.meanLoss();
+  reportMemoryCheck(session);
   if (evaluator.skippedTokens() && !options.quiet)
     std::fprintf(stderr,
                  "note: the last %llu tokens fill no whole batch and are left "

@@ -96,6 +96,7 @@ public:
       step(decode, &id, 1, position++);
     }
     emitText("\n");
+    reportMemoryCheck(session);
     if (std::fflush(stdout) != 0)
       throw failure(systemMessage("standard output", "cannot write", errno));
     if (options.quiet)

@@ -75,13 +75,7 @@ public:
     if (!options.save.empty())
       saveTensors(options.save, instances(stateOf(program), BLURT_PARAM),
                   session->arena(), fileMetadata(program));
-    if (const ShadowMemory *shadow = session->shadow())
-      std::fprintf(stderr,
-                   "note: memory check passed: at most %llu bytes live, high "
-                   "water at byte %llu of %llu\n",
-                   static_cast<unsigned long long>(shadow->peakLive()),
-                   static_cast<unsigned long long>(shadow->highWater()),
-                   static_cast<unsigned long long>(program.peak_bytes));
+    reportMemoryCheck(*session);
   }
 
 private:
