@@ -325,11 +325,22 @@ int64_t PlanRewriter::run() {
   planned.func = target;
   if (debugMemory) {
     debug.emplace(source->getParentOfType<ModuleOp>(), entry->getArgument(0));
+    const Timeline &timeline = lifetimes.getTimeline();
+    SmallVector<LoopOp> loops;
+    source.walk([&](LoopOp loop) { loops.push_back(loop); });
     for (auto [i, storage] : llvm::enumerate(placement.getStorages())) {
       Content::Kind kind = lifetimes[storage.owner].kind;
+      int64_t end = storage.end;
+      // What comes into a loop from before it is dead after the last iteration,
+      // not at the end of each. Inner loops are first in the list.
+      for (LoopOp loop : loops)
+        if (storage.begin < timeline.getBodyBegin(loop) &&
+            end >= timeline.getBodyBegin(loop) &&
+            end <= timeline.getBodyEnd(loop))
+          end = timeline.getEnd(loop);
       if (!storage.isState && kind != Content::Kind::Output &&
-          storage.end < lifetimes.getTimeline().getExit())
-        retiring[storage.end].push_back(static_cast<unsigned>(i));
+          end < timeline.getExit())
+        retiring[end].push_back(static_cast<unsigned>(i));
     }
   }
   builder.setInsertionPointToStart(entry);
