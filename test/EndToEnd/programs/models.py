@@ -56,11 +56,20 @@ def static_text(source, sizes):
     return test.run(*words).stdout.decode()
 
 
-def compare(what, sizes, source, lengths, inputs):
+PRECISIONS = {"f64": "fp64", "f32": "fp32"}
+
+# tolerance.path takes an op's error relative to its result's size. LayerNorm over a
+# few elements is not such an op: where they nearly coincide, 1/σ amplifies the
+# rounding of its input, and a gradient of two elements cancels to nothing. Rows of
+# this many elements do not coincide by chance.
+LEAST_WIDTH_IN_F32 = 16
+
+
+def compare(what, sizes, source, lengths, inputs, dtypes=PRECISIONS):
     text = static_text(source, sizes)
     static = test.write("static.mlir", text)
     test.run(test.tool("bt-opt"), "--blu-vjp", static, "-o", "vjp.mlir")
-    for dtype, precision in (("f64", "fp64"), ("f32", "fp32")):
+    for dtype, precision in dtypes.items():
         # The same numbers for both, those that the dtype holds.
         feed = {
             k: v.astype(np.float32).astype(v.dtype)
@@ -156,5 +165,7 @@ for seed in range(test.options.first, test.options.first + test.options.gpt2):
         length,
         batch * length,
     )
-    compare(what, (batch, length), source, lengths, inputs)
+    wide = config["dim"] >= LEAST_WIDTH_IN_F32
+    dtypes = PRECISIONS if wide else {"f64": "fp64"}
+    compare(what, (batch, length), source, lengths, inputs, dtypes)
 test.finish()
