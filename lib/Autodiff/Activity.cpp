@@ -6,6 +6,8 @@
 
 #include "blutrain/Autodiff/Differentiate.h"
 
+#include "mlir/Transforms/RegionUtils.h"
+
 using namespace mlir;
 using namespace mlir::blu;
 using namespace blutrain;
@@ -13,6 +15,13 @@ using namespace blutrain;
 static bool isDifferentiableType(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && isa<FloatType>(tensor.getElementType());
+}
+
+/// Operands, and what regions take from above.
+static llvm::SetVector<Value> usedValues(Operation &op) {
+  llvm::SetVector<Value> used(op.operand_begin(), op.operand_end());
+  getUsedValuesDefinedAbove(op.getRegions(), used);
+  return used;
 }
 
 ActivityAnalysis::ActivityAnalysis(Block &block, ValueRange inputs,
@@ -31,6 +40,11 @@ void ActivityAnalysis::clone(Value original, Value copy) {
     active.insert(copy);
   if (useful.contains(original))
     useful.insert(copy);
+}
+
+void ActivityAnalysis::forget(Value value) {
+  active.erase(value);
+  useful.erase(value);
 }
 
 void ActivityAnalysis::propagateForward(Block &block) {
@@ -73,7 +87,7 @@ void ActivityAnalysis::propagateForward(Block &block) {
     }
     if (isa<StopGradientOp>(op))
       continue;
-    if (llvm::any_of(op.getOperands(), [&](Value v) { return isActive(v); }))
+    if (llvm::any_of(usedValues(op), [&](Value v) { return isActive(v); }))
       for (Value result : op.getResults())
         activate(result);
   }
@@ -113,7 +127,8 @@ void ActivityAnalysis::propagateBackward(Block &block) {
     if (isa<StopGradientOp>(op))
       continue;
     if (llvm::any_of(op.getResults(), [&](Value v) { return isUseful(v); }))
-      useful.insert(op.operand_begin(), op.operand_end());
+      for (Value value : usedValues(op))
+        useful.insert(value);
   }
 }
 
@@ -125,7 +140,7 @@ LogicalResult ActivityAnalysis::verifyDifferentiable(Block &block) const {
       return;
     auto varied = [&](Value value) { return isVaried(value); };
     if (llvm::any_of(op->getResults(), varied) &&
-        llvm::any_of(op->getOperands(), [&](Value v) { return isActive(v); })) {
+        llvm::any_of(usedValues(*op), [&](Value v) { return isActive(v); })) {
       op->emitOpError("has no gradient, but the loss depends on its result and "
                       "its operands on a parameter");
       result = failure();

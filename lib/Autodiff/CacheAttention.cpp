@@ -34,6 +34,7 @@ static StackOp addCaches(StackOp stack, ArrayRef<Value> caches) {
   auto wider = StackOp::create(
       b, stack.getLoc(), stack.getName(), stack.getFirst(), stack.getLast(),
       stack.getReverse(), stack.getCarries(), slices, collected);
+  wider->setDiscardableAttrs(stack->getDiscardableAttrDictionary());
   wider.getBody().takeBody(stack.getBody());
   SmallVector<Value> arguments;
   for (Value cache : caches)
@@ -131,10 +132,13 @@ struct CacheAttention : blutrain::impl::CacheAttentionPassBase<CacheAttention> {
       for (auto [i, op] : llvm::enumerate(attentions))
         if (failed(cacheAttention(step, op, i, context.getInt())))
           return signalPassFailure();
-      OpBuilder b(step.getBody());
-      for (PositionsOp op : positions)
-        op.getPositionMutable().assign(
-            getScalar(step, "position", b.getI64Type()));
+      for (PositionsOp op : positions) {
+        OpBuilder b(op);
+        Value start = getScalar(step, "position", b.getI64Type());
+        if (Value offset = op.getPosition())
+          start = AddOp::create(b, op.getLoc(), offset, start);
+        op.getPositionMutable().assign(start);
+      }
     }
   }
 };

@@ -8,7 +8,6 @@
 
 #include "Blu/BluSupport.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/Dominance.h"
 
 namespace blutrain {
 #define GEN_PASS_DEF_CHUNKLOSSHEADPASS
@@ -95,11 +94,14 @@ static std::optional<LossHead> matchHead(LinearOp linear) {
   return head;
 }
 
-/// Moves what the cotangent of the loss is computed from before the head.
-/// Fails, without moving anything, if it depends on the head itself.
-static LogicalResult hoistCotangent(LossHead &head) {
+/// Moves what the targets and the cotangent of the loss are computed from
+/// before the head. Fails, without moving anything, if they depend on the head
+/// itself.
+static LogicalResult hoistOperands(LossHead &head) {
   llvm::SetVector<Operation *> slice;
-  SmallVector<Value> open = {head.grad.getGrad()};
+  SmallVector<Value> open = {head.losses.front().getTargets()};
+  if (head.grad)
+    open.push_back(head.grad.getGrad());
   while (!open.empty()) {
     Operation *op = open.pop_back_val().getDefiningOp();
     if (!op || op->getBlock() != head.logits->getBlock() ||
@@ -298,7 +300,7 @@ struct ChunkLossHead : blutrain::impl::ChunkLossHeadPassBase<ChunkLossHead> {
     getOperation().walk([&](LinearOp op) { linears.push_back(op); });
     for (LinearOp linear : linears) {
       RankedTensorType type = linear.getType();
-      if (!type.hasStaticShape())
+      if (!type.hasStaticShape() || type.getNumElements() == 0)
         continue;
       int64_t columns = type.getShape().back();
       int64_t rows = type.getNumElements() / columns;
@@ -307,7 +309,7 @@ struct ChunkLossHead : blutrain::impl::ChunkLossHeadPassBase<ChunkLossHead> {
       if (rows <= most)
         continue;
       std::optional<LossHead> head = matchHead(linear);
-      if (!head || (head->grad && failed(hoistCotangent(*head))))
+      if (!head || failed(hoistOperands(*head)))
         continue;
       rewriteHead(*head, chooseChunk(rows, most));
     }

@@ -66,9 +66,8 @@ private:
   }
   /// True if the adjoint has the value without saving anything more.
   bool isAvailable(Value value);
-  /// Collects into `leaves` the values to save if `value` is recomputed; false
-  /// if some op on the way cannot be.
-  bool findLeaves(Value value, llvm::SmallSetVector<Value, 4> &leaves);
+  /// The values to save if `value` is recomputed: itself if it cannot be.
+  llvm::SmallSetVector<Value, 4> findLeaves(Value value);
   void decide(ArrayRef<Value> needed);
   Value materialize(Value value, Operation *user);
   Value addSlice(Value operand, Type type, Location loc);
@@ -114,19 +113,21 @@ bool SavedValues::isAvailable(Value value) {
                       argument.getArgNumber() > forward.getNumCarries());
 }
 
-bool SavedValues::findLeaves(Value value,
-                             llvm::SmallSetVector<Value, 4> &leaves) {
-  if (isAvailable(value))
-    return true;
-  Operation *op = value.getDefiningOp();
-  bool canRecompute =
-      op && (recompute == Recompute::Cheap ? isCheap(op) : isView(op));
-  if (!canRecompute) {
-    leaves.insert(value);
-    return true;
+llvm::SmallSetVector<Value, 4> SavedValues::findLeaves(Value value) {
+  llvm::SmallSetVector<Value, 4> leaves;
+  llvm::SmallDenseSet<Value> seen;
+  SmallVector<Value> open = {value};
+  while (!open.empty()) {
+    Value next = open.pop_back_val();
+    if (isAvailable(next) || !seen.insert(next).second)
+      continue;
+    Operation *op = next.getDefiningOp();
+    if (op && (recompute == Recompute::Cheap ? isCheap(op) : isView(op)))
+      llvm::append_range(open, op->getOperands());
+    else
+      leaves.insert(next);
   }
-  return llvm::all_of(op->getOperands(),
-                      [&](Value v) { return findLeaves(v, leaves); });
+  return leaves;
 }
 
 void SavedValues::decide(ArrayRef<Value> needed) {
@@ -134,8 +135,7 @@ void SavedValues::decide(ArrayRef<Value> needed) {
   SmallVector<Value> open;
   llvm::DenseMap<Value, uint64_t> bytesByRoot;
   for (Value value : needed) {
-    llvm::SmallSetVector<Value, 4> leaves;
-    findLeaves(value, leaves);
+    llvm::SmallSetVector<Value, 4> leaves = findLeaves(value);
     if (leaves.size() == 1 && leaves[0] == value)
       saved.insert(value);
     else
@@ -152,8 +152,7 @@ void SavedValues::decide(ArrayRef<Value> needed) {
   for (Value value : open)
     bytesByRoot[root(value)] += byteSize(value);
   for (Value value : open) {
-    llvm::SmallSetVector<Value, 4> leaves;
-    findLeaves(value, leaves);
+    llvm::SmallSetVector<Value, 4> leaves = findLeaves(value);
     uint64_t extra = 0;
     for (Value leaf : leaves)
       extra += byteSize(leaf);
@@ -425,6 +424,9 @@ LogicalResult AdjointBuilder::buildStack(OpBuilder &b, StackOp stack,
        llvm::zip(stack.getResults(), forward.getResults())) {
     activity.clone(before, after);
     before.replaceAllUsesWith(after);
+    // The next op to be made may lie where this stack did.
+    activity.forget(before);
+    cotangents.erase(before);
   }
 
   // The adjoint runs the other way.

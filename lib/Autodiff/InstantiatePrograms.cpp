@@ -41,8 +41,24 @@ static void keepResults(ModelOp model, ArrayRef<StringRef> names) {
   (void)model.eraseArguments(unused);
 }
 
-/// Replaces unknown dims of the arguments, and what follows from them.
-static LogicalResult specialize(ModelOp model, int64_t batch, int64_t seq) {
+/// Without a backward pass nothing is recomputed, and a checkpoint region is
+/// what it holds.
+static void inlineCheckpoints(ModelOp model) {
+  model.getBody().walk([](CheckpointOp checkpoint) {
+    YieldOp yield = checkpoint.getYield();
+    checkpoint.replaceAllUsesWith(yield.getValues());
+    yield.erase();
+    checkpoint->getBlock()->getOperations().splice(
+        Block::iterator(checkpoint),
+        checkpoint.getBodyBlock()->getOperations());
+    checkpoint.erase();
+  });
+}
+
+/// Replaces unknown dims of the arguments, and what follows from them. In
+/// generation positions go up to `context`, which is 0 otherwise.
+static LogicalResult specialize(ModelOp model, int64_t batch, int64_t seq,
+                                int64_t context) {
   SmallVector<Type> arguments, results;
   for (BlockArgument argument : model.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
@@ -82,10 +98,12 @@ static LogicalResult specialize(ModelOp model, int64_t batch, int64_t seq) {
       if (auto positions = embedding.getIds().getDefiningOp<PositionsOp>()) {
         int64_t length = positions.getType().getDimSize(0);
         int64_t rows = embedding.getTable().getType().getDimSize(0);
-        if (length > rows) {
+        if (std::max(length, context) > rows) {
           op->emitOpError()
-              << "takes " << length << " positions from a table of " << rows
-              << " rows, expected --seq of at most " << rows;
+              << "takes " << std::max(length, context)
+              << " positions from a table of " << rows << " rows, expected "
+              << (context ? "a 'blu.context'" : "--seq") << " of at most "
+              << rows;
           return WalkResult::interrupt();
         }
       }
@@ -99,18 +117,22 @@ static LogicalResult specialize(ModelOp model, int64_t batch, int64_t seq) {
   return success();
 }
 
-/// Whether the model can run token by token over a cache.
+/// Whether the model can run token by token over a cache: attention is causal,
+/// at most one stack is around it, and its lse is not used.
 static bool canGenerate(ModelOp model) {
   auto tokens = model.findArgument("tokens");
-  if (!tokens || !model.findResult("logits") || !model->hasAttr("blu.context"))
+  if (!tokens || !model.findResult("logits"))
     return false;
   auto type = cast<RankedTensorType>(model.getArgumentTypes()[*tokens]);
   if (type.getRank() != 2 || !type.isDynamicDim(0) || !type.isDynamicDim(1))
     return false;
   return !model.getBody()
               .walk([](AttentionOp op) {
-                return op.getCausal() ? WalkResult::advance()
-                                      : WalkResult::interrupt();
+                auto stack = op->getParentOfType<StackOp>();
+                bool isNested = stack && stack->getParentOfType<StackOp>();
+                return op.getCausal() && !isNested && op.getLse().use_empty()
+                           ? WalkResult::advance()
+                           : WalkResult::interrupt();
               })
               .wasInterrupted();
 }
@@ -132,17 +154,27 @@ struct InstantiatePrograms
       model.emitOpError("has no result 'loss' to train on");
       return signalPassFailure();
     }
+    int64_t context = 0;
+    if (Attribute value = model->getAttr("blu.context")) {
+      auto number = dyn_cast<IntegerAttr>(value);
+      if (!number || number.getInt() < 1) {
+        model.emitOpError() << "attribute 'blu.context' is " << value
+                            << ", expected a positive integer";
+        return signalPassFailure();
+      }
+      context = number.getInt();
+    }
     if (failed(addProgram(model, Program::Train, {"loss"}, batch, seq)))
       return signalPassFailure();
     if (!trainOnly) {
       if (failed(addProgram(model, Program::Eval, {"loss"}, batch, seq)))
         return signalPassFailure();
-      if (canGenerate(model)) {
-        int64_t context =
-            model->getAttrOfType<IntegerAttr>("blu.context").getInt();
+      if (context && canGenerate(model)) {
         int64_t chunk = std::gcd(context, maxPrefillChunk);
-        if (failed(addProgram(model, Program::Prefill, {"logits"}, 1, chunk)) ||
-            failed(addProgram(model, Program::Decode, {"logits"}, 1, 1)))
+        if (failed(addProgram(model, Program::Prefill, {"logits"}, 1, chunk,
+                              context)) ||
+            failed(
+                addProgram(model, Program::Decode, {"logits"}, 1, 1, context)))
           return signalPassFailure();
       }
     }
@@ -151,13 +183,15 @@ struct InstantiatePrograms
 
   LogicalResult addProgram(ModelOp model, Program program,
                            ArrayRef<StringRef> results, int64_t batchSize,
-                           int64_t length) {
+                           int64_t length, int64_t context = 0) {
     OpBuilder b(model);
     auto copy = cast<ModelOp>(b.clone(*model));
     copy.setSymName(stringifyProgram(program));
     copy->setAttr("blu.program", ProgramAttr::get(&getContext(), program));
     keepResults(copy, results);
-    if (failed(specialize(copy, batchSize, length))) {
+    if (program != Program::Train)
+      inlineCheckpoints(copy);
+    if (failed(specialize(copy, batchSize, length, context))) {
       copy.erase();
       return failure();
     }

@@ -24,6 +24,11 @@ struct Vjp : blutrain::impl::VjpPassBase<Vjp> {
   using VjpPassBase::VjpPassBase;
 
   void runOnOperation() override {
+    if (recompute != "views" && recompute != "cheap") {
+      getOperation().emitError()
+          << "recompute is '" << recompute << "', expected views or cheap";
+      return signalPassFailure();
+    }
     SmallVector<ModelOp> models(getOperation().getOps<ModelOp>());
     if (models.size() != 1) {
       getOperation().emitError()

@@ -71,9 +71,15 @@ static void buildBluStage(OpPassManager &pm, const StageOptions &options) {
 
 /// Static models to steps: the whole training step, still in blu.
 static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
-  std::string recompute = options.remat == "none" ? "views" : "cheap";
+  // What --remat does not know the pass refuses.
+  std::string recompute = options.remat == "none"   ? "views"
+                          : options.remat == "full" ? "cheap"
+                                                    : options.remat;
   ChunkLossHeadPassOptions lossHead;
   lossHead.bytes = options.lossHeadBytes;
+  // Checkpoint regions are part of what is differentiated.
+  if (options.remat == "full")
+    pm.addPass(createRematerializePass());
   if (options.vjp) {
     VjpPassOptions vjp;
     vjp.recompute = recompute;
@@ -82,9 +88,6 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
     pm.addPass(createCanonicalizerPass());
     return;
   }
-  // Checkpoint regions are part of what is differentiated.
-  if (options.remat == "full")
-    pm.addPass(createRematerializePass());
   // From here on a program is a function of its state, so that gradients are
   // derivatives by arguments.
   pm.addPass(createMaterializeStatePass());
@@ -169,18 +172,41 @@ namespace {
 /// The same options for `bt-opt`, by the names of bt-compile's flags.
 struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   StageOptions defaults;
-  Option<int64_t> batch{*this, "batch", llvm::cl::init(defaults.batch)};
-  Option<int64_t> seq{*this, "seq", llvm::cl::init(defaults.seq)};
-  Option<int64_t> accum{*this, "accum", llvm::cl::init(defaults.microbatches)};
+  Option<int64_t> batch{*this, "batch",
+                        llvm::cl::desc("sequences (samples) a microbatch"),
+                        llvm::cl::init(defaults.batch)};
+  Option<int64_t> seq{*this, "seq", llvm::cl::desc("tokens a sequence"),
+                      llvm::cl::init(defaults.seq)};
+  Option<int64_t> accum{*this, "accum", llvm::cl::desc("microbatches a step"),
+                        llvm::cl::init(defaults.microbatches)};
   Option<std::string> precision{*this, "precision",
+                                llvm::cl::desc("fp64 or fp32"),
                                 llvm::cl::init(defaults.precision)};
   Option<std::string> optimizer{*this, "optimizer",
+                                llvm::cl::desc("adamw or sgd"),
                                 llvm::cl::init(defaults.optimizer)};
-  Option<double> dropout{*this, "dropout", llvm::cl::init(defaults.dropout)};
-  Option<std::string> remat{*this, "remat", llvm::cl::init(defaults.remat)};
-  Option<int64_t> lossHeadBytes{*this, "loss-head-bytes",
-                                llvm::cl::init(defaults.lossHeadBytes)};
-  Option<bool> vjp{*this, "vjp", llvm::cl::init(defaults.vjp)};
+  Option<double> dropout{
+      *this, "dropout",
+      llvm::cl::desc("rate of every dropout; negative: as written"),
+      llvm::cl::init(defaults.dropout)};
+  Option<std::string> remat{*this, "remat",
+                            llvm::cl::desc("none, cheap or full"),
+                            llvm::cl::init(defaults.remat)};
+  Option<int64_t> lossHeadBytes{
+      *this, "loss-head-bytes",
+      llvm::cl::desc("most bytes of logits at a time; 0: all"),
+      llvm::cl::init(defaults.lossHeadBytes)};
+  Option<int64_t> memoryLimit{
+      *this, "memory-limit",
+      llvm::cl::desc("bytes of the largest arena allowed; 0: any"),
+      llvm::cl::init(defaults.memoryLimit)};
+  Option<bool> debugMemory{
+      *this, "debug-memory",
+      llvm::cl::desc("check every access against the memory plan"),
+      llvm::cl::init(defaults.debugMemory)};
+  Option<bool> vjp{*this, "vjp",
+                   llvm::cl::desc("the vector-Jacobian product, for tests"),
+                   llvm::cl::init(defaults.vjp)};
 
   StageOptions get() const {
     StageOptions options;
@@ -192,6 +218,8 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
     options.dropout = dropout;
     options.remat = remat;
     options.lossHeadBytes = lossHeadBytes;
+    options.memoryLimit = memoryLimit;
+    options.debugMemory = debugMemory;
     options.vjp = vjp;
     return options;
   }

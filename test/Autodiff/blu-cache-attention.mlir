@@ -29,3 +29,15 @@ blu.step @eval program(eval) (%q: tensor<1x1x2x4xf32> {blu.tensor = {name = "q",
   %o, %lse = blu.attention %q, %q, %q scale = 0.5 causal : (tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>) -> (tensor<1x1x2x4xf32>, tensor<1x2x1xf32>)
   blu.return %o : tensor<1x1x2x4xf32>
 }
+// A model's own offset of positions stays.
+// CHECK-LABEL: blu.step @prefill
+// CHECK-SAME: %position: tensor<i64>
+// CHECK: %[[TWO:.*]] = blu.constant dense<2>
+// CHECK: %[[AT:.*]] = blu.add %[[TWO]], %position
+// CHECK: blu.positions %{{.*}} at %[[AT]] dim = 1
+blu.step @prefill program(prefill) (%x: tensor<1x4xi32> {blu.tensor = {name = "tokens", role = "input"}})
+    -> (tensor<4xi32> {blu.tensor = {name = "p", role = "output"}}) attributes {blu.context = 32 : i64} {
+  %two = blu.constant dense<2> : tensor<i64>
+  %p = blu.positions %x at %two dim = 1 : (tensor<1x4xi32>, tensor<i64>) -> tensor<4xi32>
+  blu.return %p : tensor<4xi32>
+}

@@ -67,3 +67,31 @@ blu.step @eval program(eval) (%w: tensor<16x8xf32> {blu.tensor = {name = "w", ro
   %l = blu.cross_entropy %z, %t ignore_index = -100 reduction(mean) : (tensor<12x16xf32>, tensor<12xi32>) -> tensor<f32>
   blu.return %l, %z : tensor<f32>, tensor<12x16xf32>
 }
+
+// -----
+
+// Targets that are made after the logits move before the head.
+// CHECK-LABEL: blu.step @eval
+// CHECK: %[[T:.*]] = blu.reshape %t [12]
+// CHECK: blu.stack "loss_head" [0 to 3]
+blu.step @eval program(eval) (%w: tensor<16x8xf32> {blu.tensor = {name = "w", role = "param"}},
+                              %x: tensor<12x8xf32> {blu.tensor = {name = "x", role = "input"}},
+                              %t: tensor<3x4xi32> {blu.tensor = {name = "t", role = "input"}})
+    -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}}) {
+  %z = blu.linear %x, %w : (tensor<12x8xf32>, tensor<16x8xf32>) -> tensor<12x16xf32>
+  %t1 = blu.reshape %t [12] : (tensor<3x4xi32>) -> tensor<12xi32>
+  %l = blu.cross_entropy %z, %t1 ignore_index = -100 reduction(sum) : (tensor<12x16xf32>, tensor<12xi32>) -> tensor<f32>
+  blu.return %l : tensor<f32>
+}
+
+// -----
+
+// A head without columns has no chunks.
+// CHECK-LABEL: blu.step @eval
+// CHECK-NOT: blu.stack
+blu.step @eval program(eval) (%w: tensor<0x8xf32> {blu.tensor = {name = "w", role = "param"}},
+                              %x: tensor<12x8xf32> {blu.tensor = {name = "x", role = "input"}})
+    -> (tensor<12x0xf32> {blu.tensor = {name = "y", role = "output"}}) {
+  %z = blu.linear %x, %w : (tensor<12x8xf32>, tensor<0x8xf32>) -> tensor<12x0xf32>
+  blu.return %z : tensor<12x0xf32>
+}

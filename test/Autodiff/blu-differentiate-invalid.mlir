@@ -28,3 +28,18 @@ blu.step @train program(train) (%q: tensor<1x2x1x4xf32> {blu.tensor = {name = "q
   %l = blu.reduce_sum %lse [0, 1, 2] : (tensor<1x1x2xf32>) -> tensor<f32>
   blu.return %l : tensor<f32>
 }
+
+// -----
+
+// A region takes the parameter from above; it is no operand.
+blu.step @train program(train) (%w: tensor<3xf32> {blu.tensor = {name = "w", role = "param"}},
+                                %n: tensor<2xi64> {blu.tensor = {name = "n", role = "input"}})
+    -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}}) {
+  // expected-error @below {{'blu.accumulate' op has no gradient}}
+  %s = blu.accumulate [2] iteration(%k) slices(%i = %n) : (tensor<2xi64>) -> (tensor<3xf32>) {
+    %m = blu.mul %w, %w : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+    blu.yield %m : tensor<3xf32>
+  }
+  %l = blu.reduce_sum %s [0] : (tensor<3xf32>) -> tensor<f32>
+  blu.return %l : tensor<f32>
+}

@@ -95,3 +95,83 @@ blu.step @train program(train) (%w: tensor<8xf32> {blu.tensor = {name = "w", rol
   %l = blu.reduce_sum %y [0] : (tensor<8xf32>) -> tensor<f32>
   blu.return %l : tensor<f32>
 }
+
+// -----
+
+// The stack that is made again for the checkpoint region may lie in memory where
+// the later stack did: it must not get that one's cotangent too.
+// CHECK-LABEL: blu.step @train
+// CHECK-NOT: blu.add
+blu.step @train program(train) (%w: tensor<8xf32> {blu.tensor = {name = "w", role = "param"}})
+    -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}}) {
+  %k = blu.checkpoint -> tensor<8xf32> {
+    %a = blu.stack "a" [0 to 2] carry(%h = %w) : (tensor<8xf32>) -> (tensor<8xf32>) {
+      %t = blu.tanh %h : tensor<8xf32>
+      blu.yield %t : tensor<8xf32>
+    }
+    blu.yield %a : tensor<8xf32>
+  }
+  %y = blu.stack "b" [0 to 2] carry(%h = %k) : (tensor<8xf32>) -> (tensor<8xf32>) {
+    %t = blu.tanh %h : tensor<8xf32>
+    blu.yield %t : tensor<8xf32>
+  }
+  %l = blu.reduce_sum %y [0] : (tensor<8xf32>) -> tensor<f32>
+  blu.return %l : tensor<f32>
+}
+
+// -----
+
+// 2^40 ways lead from the result back to what is saved.
+// CHECK-LABEL: blu.step @train
+// CHECK: blu.stack
+// CHECK: blu.stack
+blu.step @train program(train) (%w: tensor<8xf32> {blu.tensor = {name = "w", role = "param"}})
+    -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}}) {
+  %y = blu.stack "s" [0 to 2] carry(%h = %w) : (tensor<8xf32>) -> (tensor<8xf32>) {
+    %0 = blu.exp %h : tensor<8xf32>
+    %1 = blu.add %0, %0 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %2 = blu.add %1, %1 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %3 = blu.add %2, %2 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %4 = blu.add %3, %3 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %5 = blu.add %4, %4 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %6 = blu.add %5, %5 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %7 = blu.add %6, %6 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %8 = blu.add %7, %7 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %9 = blu.add %8, %8 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %10 = blu.add %9, %9 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %11 = blu.add %10, %10 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %12 = blu.add %11, %11 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %13 = blu.add %12, %12 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %14 = blu.add %13, %13 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %15 = blu.add %14, %14 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %16 = blu.add %15, %15 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %17 = blu.add %16, %16 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %18 = blu.add %17, %17 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %19 = blu.add %18, %18 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %20 = blu.add %19, %19 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %21 = blu.add %20, %20 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %22 = blu.add %21, %21 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %23 = blu.add %22, %22 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %24 = blu.add %23, %23 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %25 = blu.add %24, %24 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %26 = blu.add %25, %25 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %27 = blu.add %26, %26 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %28 = blu.add %27, %27 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %29 = blu.add %28, %28 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %30 = blu.add %29, %29 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %31 = blu.add %30, %30 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %32 = blu.add %31, %31 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %33 = blu.add %32, %32 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %34 = blu.add %33, %33 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %35 = blu.add %34, %34 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %36 = blu.add %35, %35 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %37 = blu.add %36, %36 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %38 = blu.add %37, %37 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %39 = blu.add %38, %38 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %40 = blu.add %39, %39 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %m = blu.mul %40, %40 : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    blu.yield %m : tensor<8xf32>
+  }
+  %l = blu.reduce_sum %y [0] : (tensor<8xf32>) -> tensor<f32>
+  blu.return %l : tensor<f32>
+}

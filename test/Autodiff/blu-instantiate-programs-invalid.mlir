@@ -26,3 +26,11 @@ blu.model @m(%x: tensor<?xf32> {blu.name = "x"}) -> (tensor<?xf32> {blu.name = "
 // expected-error @below {{has 0 models, expected one 'blu.model'}}
 module {
 }
+
+// -----
+
+// expected-error @below {{'blu.model' op attribute 'blu.context' is "long", expected a positive integer}}
+blu.model @m(%x: tensor<?xf32> {blu.name = "x"}) -> (tensor<f32> {blu.name = "loss"}) attributes {blu.context = "long"} {
+  %l = blu.reduce_sum %x [0] : (tensor<?xf32>) -> tensor<f32>
+  blu.return %l : tensor<f32>
+}

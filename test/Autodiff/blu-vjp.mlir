@@ -1,4 +1,6 @@
 // RUN: bt-opt %s -split-input-file -verify-diagnostics -blu-vjp | FileCheck %s
+// RUN: not bt-opt %s -split-input-file -blu-vjp="recompute=all" 2>&1 | FileCheck %s --check-prefix=BAD
+// BAD: error: recompute is 'all', expected views or cheap
 
 // CHECK-LABEL: blu.step @vjp program(vjp)
 // CHECK-SAME: %w: tensor<3xf32> {blu.tensor = {{{.*}}name = "w", role = "param"}}

@@ -33,7 +33,9 @@ static bool parseBytes(llvm::StringRef text, int64_t &bytes) {
     if (text.consume_back(suffix))
       scale = factor;
   double number;
-  if (text.trim().getAsDouble(number) || number <= 0)
+  // The comparison is false for a NaN.
+  if (text.trim().getAsDouble(number) ||
+      !(number > 0 && number * double(scale) < 0x1p63))
     return false;
   bytes = int64_t(number * double(scale));
   return true;

@@ -36,6 +36,8 @@ public:
   }
   /// Gives `copy` the properties of `original`.
   void clone(mlir::Value original, mlir::Value copy);
+  /// Before the op that defines `value` is erased.
+  void forget(mlir::Value value);
 
   /// Emits an error for each op between inputs and outputs that has no gradient
   /// rule. All of them are listed before anything is built.
@@ -54,8 +56,8 @@ private:
 /// stay, but stacks are replaced by ones that also collect what the backward
 /// pass needs.
 ///
-/// Fails after diagnostics, with the block unchanged, if an op on the way has
-/// no gradient.
+/// Fails after diagnostics, with the block unchanged, if ops on the way have no
+/// gradient rule; half built, if a rule fails.
 llvm::LogicalResult differentiate(mlir::Block &block, mlir::ValueRange outputs,
                                   mlir::ValueRange seeds,
                                   mlir::ValueRange inputs, Recompute recompute,

@@ -18,7 +18,9 @@ def InstantiateProgramsPass : Pass<"blu-instantiate-programs", "::mlir::ModuleOp
     keep `loss`. `prefill` (a chunk of the prompt) and `decode` (one token) keep
     `logits` and run on one sequence; a model has them if it has an argument
     `tokens`, a result `logits` and the attribute `blu.context`, and all its
-    attention is causal. An unknown dim that is left over is an error.
+    attention is causal, within at most one stack, without uses of its lse. Only
+    `train` keeps checkpoint regions; elsewhere they are inlined. An unknown dim that
+    is left over is an error.
 
     ```mlir
     blu.model @m(%x: tensor<?x4xf32> {blu.name = "x"}) -> (tensor<f32> {blu.name = "loss"}) {…}

@@ -28,7 +28,7 @@ struct CompileOptions {
   std::string features;
   std::string linker;        ///< C++ driver that links
   std::string runtimeFolder; ///< where libblurt.a is, if not beside the tool
-  bool saveTemps = false;    ///< keep OUTPUT.o, OUTPUT.ll and OUTPUT.s
+  bool saveTemps = false;    ///< keep OUTPUT.ll and OUTPUT.s
   /// As given but without --compile-to, for the reproducer line.
   std::string commandLine;
 };
