@@ -91,7 +91,11 @@ def compare(what, sizes, source, lengths, inputs, dtypes=("f64", "f32")):
 
 
 def parameters(text, rng):
-    """Values of every parameter of a model, those of stacks by iteration."""
+    """Values of every parameter of a model, those of stacks by iteration.
+
+    Matrices keep the size of what goes through them, as tolerance.path assumes:
+    it follows errors that add up, not ones that a layer amplifies.
+    """
     found, count = {}, [1]
     for line in text.splitlines():
         stack = re.search(r'blu.stack "(\w+)" \[0 to (\d+)\]', line)
@@ -105,7 +109,7 @@ def parameters(text, rng):
         shape = [int(e) for e in param.group(2).split("x")]
         for i in range(count[1][1] if len(count) > 1 else 1):
             prefix = f"{count[1][0]}.{i}." if len(count) > 1 else ""
-            value = rng.normal(0, 0.5, shape)
+            value = rng.normal(0, shape[-1] ** -0.5, shape)
             if len(shape) == 1 and "bias" not in param.group(1):
                 value += 1
             found[prefix + param.group(1)] = value
