@@ -120,12 +120,20 @@ static void cloneBody(OpBuilder &b, GroupOp group, const MergePlan &plan,
   }
 }
 
-static void eraseDeadViews(Value value) {
-  Operation *op = value.getDefiningOp();
-  while (op && isViewOp(op) && op->use_empty()) {
-    Value source = op->getOperand(0);
+/// Erases views that nothing reads, and those they are views of. One of the
+/// values may be a view of another.
+static void eraseDeadViews(ValueRange values) {
+  llvm::SetVector<Operation *> open;
+  for (Value value : values)
+    if (Operation *op = value.getDefiningOp())
+      open.insert(op);
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val();
+    if (!isViewOp(op) || !op->use_empty())
+      continue;
+    if (Operation *source = op->getOperand(0).getDefiningOp())
+      open.insert(source);
     op->erase();
-    op = source.getDefiningOp();
   }
 }
 
@@ -228,12 +236,9 @@ GroupOp blutrain::applyMerge(OpBuilder &builder, const MergePlan &plan,
       value = blurt::ReshapeOp::create(builder, loc, old.getType(), value);
     old.replaceAllUsesWith(value);
   }
-  SmallVector<Value> read(groups[1].getInputs());
+  SmallVector<Value> read(groups[1]->getOperands());
   groups[1].erase();
-  // Views may share a source, so the values are not revisited.
-  llvm::SetVector<Value> unique(read.begin(), read.end());
-  for (Value value : unique)
-    eraseDeadViews(value);
+  eraseDeadViews(read);
   if (kind != MergeKind::Clone)
     groups[0].erase();
   return cleanGroup(merged);
@@ -265,7 +270,9 @@ GroupOp blutrain::cleanGroup(GroupOp group) {
     if (!result.use_empty())
       live.push_back(result.getResultNumber());
   if (live.empty()) {
+    SmallVector<Value> read(group->getOperands());
     group.erase();
+    eraseDeadViews(read);
     return {};
   }
   if (live.size() != group.getNumResults()) {
@@ -294,10 +301,12 @@ GroupOp blutrain::cleanGroup(GroupOp group) {
     body = group.getBodyBlock();
   }
 
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(body->without_terminator())))
-    if (op.use_empty())
-      op.erase();
+  // A reverse iterator points behind its op, so that none outlives an erasure.
+  for (auto op = std::prev(body->end()); op != body->begin();)
+    if (Operation &last = *std::prev(op); last.use_empty())
+      last.erase();
+    else
+      --op;
 
   // Inputs that are read twice or not at all.
   SmallVector<Attribute> maps(group.getInputMaps().getValue());
@@ -317,9 +326,9 @@ GroupOp blutrain::cleanGroup(GroupOp group) {
     if (body->getArgument(i).use_empty()) {
       body->eraseArgument(i);
       maps.erase(maps.begin() + i);
-      SmallVector<Value> read{group.getInputs()[i]};
+      Value read = group.getInputs()[i];
       group.getInputsMutable().erase(i);
-      eraseDeadViews(read[0]);
+      eraseDeadViews(read);
     }
   group.setInputMapsAttr(ArrayAttr::get(group.getContext(), maps));
   return group;
