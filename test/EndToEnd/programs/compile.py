@@ -2,7 +2,7 @@
 """bt-compile: bad input and flags, stages that can be gone on from, the report,
 the reproducer line, text and bytecode.
 
-usage: compile.py --bin DIR --part invalid|stages
+usage: compile.py --bin DIR --part invalid|stages|programs
 """
 import os
 import re
@@ -18,7 +18,7 @@ import json  # noqa: E402
 test = Test(
     __doc__,
     lambda parser: parser.add_argument(
-        "--part", choices=("invalid", "stages"), required=True
+        "--part", choices=("invalid", "stages", "programs"), required=True
     ),
 )
 COMPILE = test.tool("bt-compile")
@@ -154,10 +154,7 @@ def invalid():
 
 
 def stages():
-    test.shard("data.bin", tokens(200, 64))
-    direct = ("--dump-stages=stages", "--report=plan.json")
-    program = test.compile(model, "direct", *SIZES, *direct)
-    expected = test.train(program, out="direct-run")
+    test.run(COMPILE, model, *SIZES, "--dump-stages=stages", "-o", "direct")
     names = [f"{i + 1}-{stage}.mlir" for i, stage in enumerate(STAGES)]
     found = sorted(os.listdir(test.path("stages")))
     test.check(found == names, f"the stages: {found}")
@@ -174,7 +171,14 @@ def stages():
             step = test.run(test.tool("bt-opt"), "step.mlir").stdout
             test.check(step == plain, f"stage {stage} from stage {last[1]}")
         last = path, stage
-    # And programs made from some of them do the same.
+
+
+def programs():
+    test.shard("data.bin", tokens(200, 64))
+    direct = ("--dump-stages=stages", "--report=plan.json")
+    program = test.compile(model, "direct", *SIZES, *direct)
+    expected = test.train(program, out="direct-run")
+    # Programs made from what a stage left do the same.
     for name, stage in (("3-shard.mlir", "shard"), ("7-llvm.mlir", "llvm")):
         path = os.path.join("stages", name)
         made = test.compile(path, "made", f"--compile-from={stage}")
@@ -199,5 +203,5 @@ def stages():
     test.check(end <= peak, f"owners end at {end} of {peak} bytes")
 
 
-{"invalid": invalid, "stages": stages}[test.options.part]()
+{"invalid": invalid, "stages": stages, "programs": programs}[test.options.part]()
 test.finish()

@@ -2,7 +2,7 @@
 """The memory plan: a build that checks every access runs clean, what it saw is
 what the report predicted, and the planner comes near the lower bound.
 
-usage: memory.py --bin DIR --part run|bound
+usage: memory.py --bin DIR --part gpt2|models|bound
 """
 import json
 import os
@@ -17,7 +17,7 @@ from harness import HERE, Test, tensors, tokens  # noqa: E402
 test = Test(
     __doc__,
     lambda parser: parser.add_argument(
-        "--part", choices=("run", "bound"), required=True
+        "--part", choices=("gpt2", "models", "bound"), required=True
     ),
 )
 ALIGNMENT = 64
@@ -88,7 +88,7 @@ def parameters(text, rng):
 SCALARS = dict(lr=0.01, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0)
 
 
-def run():
+def gpt2():
     test.shard("data.bin", tokens(400, 64))
     model = test.gpt2()
     for more in ((), ("--remat=full", "--dropout=0.1", "--accum=2"), ("--remat=none",)):
@@ -108,6 +108,8 @@ def run():
         check_note(what + ", generate", plan, {"prefill", "decode"}, done)
         check_bound(what, plan)
 
+
+def models():
     outputs, peaks = {}, {}
     for name, rows, width, classes in (
         ("nested", 5, 7, 11),
@@ -162,5 +164,5 @@ def bound():
         check_bound(what, report("plan.json"))
 
 
-{"run": run, "bound": bound}[test.options.part]()
+{"gpt2": gpt2, "models": models, "bound": bound}[test.options.part]()
 test.finish()

@@ -3,7 +3,7 @@
 compiled vector-Jacobian product against the interpreter, in f64 to 1e-9 and in
 f32 within tolerance.py.
 
-usage: models.py --bin DIR [--models] [--gpt2 COUNT] [--first SEED]
+usage: models.py --bin DIR [--models NAME …] [--gpt2 COUNT] [--first SEED]
 """
 import os
 import random
@@ -19,7 +19,7 @@ FUNCTION = tolerance.FUNCTION
 
 
 def flags(parser):
-    parser.add_argument("--models", action="store_true")
+    parser.add_argument("--models", nargs="*", default=[])
     parser.add_argument("--gpt2", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
 
@@ -121,7 +121,8 @@ def parameters(text, rng):
 
 
 if test.options.models:
-    for name, (more, lengths) in MODELS.items():
+    for name in test.options.models:
+        more, lengths = MODELS[name]
         rng = np.random.default_rng(7)
         source = os.path.join(HERE, "models", name + ".mlir")
         with open(source, encoding="utf-8") as file:

@@ -20,6 +20,9 @@ import tensors  # noqa: E402
 import tolerance  # noqa: E402
 
 MAGIC, VERSION = 20240520, 1
+# These programs are too small for a second thread to be of use; a test of threads
+# says how many.
+os.environ.setdefault("BLURT_THREADS", "1")
 # Seconds a command may take: one that goes on for ever fails here.
 LIMIT = 240
 
