@@ -7,7 +7,6 @@ usage: gpt2.py --bin DIR
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -15,31 +14,9 @@ import numpy as np
 
 import tensors
 import tolerance
+from golden_gpt2 import GOLDENS, LAYER, OUTER, run, token_stream
 
-GOLDENS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "goldens")
 RELATIVE = 1e-9
-
-LAYER = {
-    "ln1.w": "ln_1.weight",
-    "ln1.b": "ln_1.bias",
-    "qkv.w": "attn.c_attn.weight",
-    "qkv.b": "attn.c_attn.bias",
-    "proj.w": "attn.c_proj.weight",
-    "proj.b": "attn.c_proj.bias",
-    "ln2.w": "ln_2.weight",
-    "ln2.b": "ln_2.bias",
-    "fc.w": "mlp.c_fc.weight",
-    "fc.b": "mlp.c_fc.bias",
-    "fc2.w": "mlp.c_proj.weight",
-    "fc2.b": "mlp.c_proj.bias",
-}
-OUTER = {
-    "wte": "wte.weight",
-    "wpe": "wpe.weight",
-    "lnf.w": "ln_f.weight",
-    "lnf.b": "ln_f.bias",
-}
-
 
 def model_name(golden):
     """h0.qkv.w -> block.0.attn.c_attn.weight, the model's own name."""
@@ -47,17 +24,6 @@ def model_name(golden):
         return OUTER[golden]
     layer, rest = golden.split(".", 1)
     return f"block.{layer[1:]}.{LAYER[rest]}"
-
-
-def token_stream(count, seed):
-    n = np.arange(count, dtype=np.int64)
-    return 32 + (5 * (n % 13) + 3 * ((n // 4) % 11) + (n * n % 7) + 11 * seed) % 41
-
-
-def run(*words):
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(words)}\nexit code {done.returncode}\n{done.stderr}")
 
 
 def main():
