@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// BLURT_ABI_VERSION of blurt/blurt.h.
-static constexpr int32_t kAbiVersion = 1;
+static constexpr int32_t kAbiVersion = 2;
 
 namespace {
 /// Builds constant globals of the structs of blurt.h. Errors are collected
@@ -54,6 +54,9 @@ private:
   Field address(StringRef symbol) { return {ptr, {}, symbol.str()}; }
   Field string(StringRef text);
   Field shape(ArrayRef<int64_t> extents);
+  Field i32x3(ArrayRef<int32_t> numbers);
+  /// blurt_device_code of the attribute `blurt.device`, null without one.
+  Field deviceCode();
 
   using Struct = SmallVector<Field>;
   Type structType(const Struct &fields);
@@ -118,6 +121,13 @@ TableBuilder::Field TableBuilder::shape(ArrayRef<int64_t> extents) {
   return address(symbol);
 }
 
+TableBuilder::Field TableBuilder::i32x3(ArrayRef<int32_t> numbers) {
+  assert(numbers.size() == 3);
+  return {LLVM::LLVMArrayType::get(b.getI32Type(), 3),
+          b.getI32TensorAttr(numbers),
+          {}};
+}
+
 Type TableBuilder::structType(const Struct &fields) {
   SmallVector<Type> types;
   for (const Field &field : fields)
@@ -160,6 +170,56 @@ TableBuilder::Field TableBuilder::array(StringRef name,
       LLVM::LLVMArrayType::get(structType(elements.front()), elements.size());
   global(symbol, LLVM::Linkage::Private, type, elements, /*isArray=*/true);
   return address(symbol);
+}
+
+TableBuilder::Field TableBuilder::deviceCode() {
+  auto device = module->getAttrOfType<DictionaryAttr>("blurt.device");
+  if (!device)
+    return address("");
+  auto listOf = [&](StringRef key) {
+    auto list = device.getAs<ArrayAttr>(key);
+    return list ? list.getAsRange<DictionaryAttr>()
+                : ArrayAttr::get(b.getContext(), {})
+                      .getAsRange<DictionaryAttr>();
+  };
+  SmallVector<Struct> images, kernels, gemms;
+  for (DictionaryAttr image : listOf("images"))
+    images.push_back({i32(getInt(image, "kind")), i32(getInt(image, "arch")),
+                      i32(getInt(image, "specific")), i32(0),
+                      i64(getInt(image, "size")),
+                      address(getString(image, "symbol"))});
+  for (DictionaryAttr kernel : listOf("kernels")) {
+    auto extents = [&](StringRef key) {
+      return i32x3(kernel.getAs<DenseI32ArrayAttr>(key).asArrayRef());
+    };
+    kernels.push_back({string(getString(kernel, "symbol")),
+                       string(getString(kernel, "source")), extents("grid"),
+                       extents("block"), i32(getInt(kernel, "shared_bytes")),
+                       i32(getInt(kernel, "num_args"))});
+  }
+  for (DictionaryAttr gemm : listOf("gemms")) {
+    Struct fields{string(getString(gemm, "source"))};
+    for (StringRef key : {"compute", "epilogue", "dtype_ab", "dtype_c",
+                          "dtype_extra", "trans_a", "trans_b", "accumulate"})
+      fields.push_back(i32(getInt(gemm, key)));
+    for (StringRef key : {"batch", "m", "n", "k", "lda", "ldb", "ldc",
+                          "stride_a", "stride_b", "stride_c"})
+      fields.push_back(i64(getInt(gemm, key)));
+    for (StringRef key : {"align_a", "align_b", "align_c"})
+      fields.push_back(i32(getInt(gemm, key)));
+    fields.push_back(i32(0));
+    gemms.push_back(std::move(fields));
+  }
+  Struct fields{i32(images.size()),
+                i32(kernels.size()),
+                i32(gemms.size()),
+                i32(0),
+                array("blurt_images", images),
+                array("blurt_kernels", kernels),
+                array("blurt_gemms", gemms),
+                i64(getInt(device, "workspace_offset")),
+                i64(getInt(device, "workspace_bytes"))};
+  return array("blurt_device", {fields});
 }
 
 static std::optional<int32_t> getDtype(Type type) {
@@ -311,7 +371,8 @@ LogicalResult TableBuilder::build(DictionaryAttr program) {
                 i32(metadata.size()),
                 array("blurt_metadata", metadata),
                 i64(getInt(program, "state_bytes")),
-                i64(getInt(program, "peak_bytes"))};
+                i64(getInt(program, "peak_bytes")),
+                deviceCode()};
   global("blurt_program_main", LLVM::Linkage::External, structType(fields),
          {fields}, /*isArray=*/false);
   return success();

@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 1
+#define BLURT_ABI_VERSION 2
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -86,8 +86,85 @@ typedef struct blurt_tensor {
   double init_a, init_b;
 } blurt_tensor;
 
+/*===----------------------------------------------------------------------===*
+ * Device code; programs for the CPU have none of it
+ *===----------------------------------------------------------------------===*/
+
+typedef enum blurt_image_kind {
+  BLURT_IMAGE_CUBIN = 0, /* runs on devices of its major version and at least
+                            its minor one; with `specific`, on just its own   */
+  BLURT_IMAGE_PTX = 1    /* text, ends in a 0 byte that `size` counts; the
+                            driver compiles it for any device from `arch` on  */
+} blurt_image_kind;
+
+/* All kernels of the program for one architecture. */
+typedef struct blurt_image {
+  int32_t kind;     /* blurt_image_kind                                       */
+  int32_t arch;     /* 80, 89, 90, …: compute capability × 10                 */
+  int32_t specific; /* 1: `sm_90a`, which runs on capability 9.0 alone        */
+  int32_t reserved; /* 0                                                      */
+  uint64_t size;    /* bytes                                                  */
+  const void *data;
+} blurt_image;
+
+/* How one kernel is launched. Its parameters are `num_args` device addresses.
+ */
+typedef struct blurt_device_kernel {
+  const char *symbol; /* name in every image                                */
+  const char *source; /* the op it came from and where that was written     */
+  uint32_t grid[3];   /* blocks                                             */
+  uint32_t block[3];  /* threads a block                                    */
+  uint32_t shared_bytes; /* dynamic shared memory of a block                  */
+  uint32_t num_args;
+} blurt_device_kernel;
+
+typedef enum blurt_compute {
+  BLURT_COMPUTE_F32 = 0,  /* IEEE FP32 products and sums                      */
+  BLURT_COMPUTE_TF32 = 1, /* operands rounded to TF32, FP32 sums              */
+  BLURT_COMPUTE_BF16 = 2  /* bf16 operands, FP32 sums                         */
+} blurt_compute;
+
+typedef enum blurt_epilogue {
+  BLURT_EPILOGUE_NONE = 0,
+  BLURT_EPILOGUE_BIAS = 1 /* adds extra[n] to every row                       */
+} blurt_epilogue;
+
+/* C[b] = op(A[b]) · op(B[b]) + beta · C[b], matrices as in blurt_gemm_f32
+ * below. Identical problems share one entry of the table.
+ */
+typedef struct blurt_device_gemm {
+  const char *source;  /* the op it came from and where that was written  */
+  int32_t compute;     /* blurt_compute                                   */
+  int32_t epilogue;    /* blurt_epilogue                                  */
+  int32_t dtype_ab;    /* blurt_dtype of A and B                          */
+  int32_t dtype_c;     /* blurt_dtype of C                                */
+  int32_t dtype_extra; /* blurt_dtype of the epilogue's operand           */
+  int32_t trans_a, trans_b;
+  int32_t accumulate; /* 1: beta is 1, else 0                            */
+  int64_t batch, m, n, k;
+  int64_t lda, ldb, ldc;                /* elements between rows              */
+  int64_t stride_a, stride_b, stride_c; /* elements between matrices          */
+  int32_t align_a, align_b, align_c;    /* bytes, a power of two: what the
+                                           addresses are multiples of         */
+  int32_t reserved;                     /* 0                                  */
+} blurt_device_gemm;
+
+/* What a program for CUDA adds. The workspace is a part of the arena in which
+ * GEMMs and reductions keep partial results, one operation at a time.
+ */
+typedef struct blurt_device_code {
+  int32_t num_images, num_kernels, num_gemms;
+  int32_t reserved; /* 0 */
+  const blurt_image *images;
+  const blurt_device_kernel *kernels;
+  const blurt_device_gemm *gemms;
+  uint64_t workspace_offset, workspace_bytes;
+} blurt_device_code;
+
 /* One entry: `train`, `eval`, `prefill` or `decode`. `run` executes one step on
- * the arena at `arena`; it allocates nothing and returns when all is done.
+ * the arena at `arena`; it allocates nothing. On the CPU it returns when all is
+ * done; on a device `arena` is a device address, `run` returns when all is in
+ * the queue, and nothing in it waits for the device.
  * `ctx` is the runtime's, passed through to the callbacks below.
  *
  * Well-known inputs:  `tokens`, `targets` (i32, batch × seq), or whatever the
@@ -119,7 +196,7 @@ typedef struct blurt_program {
   int32_t abi_version;
   int32_t num_entries;
   const char *name;      /* the model's symbol, `gpt2`                        */
-  const char *target;    /* `cpu`                                             */
+  const char *target;    /* `cpu` or `cuda`                                   */
   const char *precision; /* `fp64`, `fp32`, …                                 */
   const char *optimizer; /* `adamw`, `sgd`                                    */
   const char *plan_hash; /* hex digest of the planned module                  */
@@ -131,6 +208,7 @@ typedef struct blurt_program {
                                       `compiler`, `source`, …                 */
   uint64_t state_bytes;
   uint64_t peak_bytes; /* arena size: the largest entry's peak                */
+  const blurt_device_code *device; /* null unless the target is `cuda`        */
 } blurt_program;
 
 extern const blurt_program blurt_program_main;
@@ -180,6 +258,17 @@ void blurt_gemm_tile_f64(int32_t trans_a, int32_t trans_b, int64_t m, int64_t n,
                          int64_t k, double alpha, const double *a, int64_t lda,
                          const double *b, int64_t ldb, double beta, double *c,
                          int64_t ldc);
+
+/* Queue kernel or product `index` of the device code's tables on the program's
+ * stream; `args`, `a`, `b`, `c` and `extra` are device addresses, `extra` null
+ * without an epilogue that reads it. The first failure is kept and reported
+ * once `run` has returned; what comes after it is not queued.
+ */
+void blurt_launch(void *ctx, int32_t index, void *const *args);
+void blurt_device_product(void *ctx, int32_t index, const void *a,
+                          const void *b, void *c, const void *extra);
+/* Queues the store of `value` to the device address `to`. */
+void blurt_device_store_i64(void *ctx, void *to, int64_t value);
 
 /* Debug builds of a program (bt-compile --debug-memory) call these around every
  * operation: `use` fails the run if [ptr, ptr+bytes) is not live or was never

@@ -308,4 +308,5 @@ extern "C" const blurt_program blurt_program_main = {
     int32_t(std::size(kMetadata)),
     kMetadata,
     StateEnd,
-    kTrainPeak};
+    kTrainPeak,
+    nullptr};
