@@ -70,7 +70,8 @@ static void mergeDims(GroupOp group, GroupPlan &plan) {
         isInput ? group.getInputs()[i] : group.getOuts()[i - numInputs];
     Operand result{getElementTypeOrSelf(value.getType()),
                    unsigned(isInput ? i : firstOut + i - numInputs),
-                   {}};
+                   {},
+                   0};
     for (unsigned dim : last)
       result.strides.push_back(operand[dim]);
     (isInput ? plan.inputs : plan.outputs).push_back(std::move(result));

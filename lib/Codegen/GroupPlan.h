@@ -37,6 +37,9 @@ struct Operand {
   Type element;
   unsigned argument;            ///< index into the kernel's arguments
   SmallVector<int64_t> strides; ///< per walked dim, 0 where broadcast
+  /// Bytes that divide the address of every vector; 0 if only the element's
+  /// own size is known to.
+  int64_t alignment = 0;
 };
 
 struct GroupPlan {

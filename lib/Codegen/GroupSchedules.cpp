@@ -7,6 +7,7 @@
 #include "GroupEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -19,6 +20,31 @@ static constexpr int64_t kRowWays = 4;
 static constexpr int64_t kRowBlock = 8;
 /// Column: rows summed before the sum joins the main accumulator.
 static constexpr int64_t kColumnBlock = 32;
+
+/// Scalar operations that are worth waking a thread for.
+static constexpr int64_t kGrainOperations = 1 << 16;
+
+int64_t GroupEmitter::getGrain() {
+  int64_t cost =
+      group.getBodyBlock()->getOperations().size() + group.getNumOperands();
+  for (Operation &op : *group.getBodyBlock())
+    cost += isa<math::MathDialect>(op.getDialect()) ? 16 : 0;
+  int64_t task = std::max<int64_t>(1, pointsPerTask * cost);
+  return std::max<int64_t>(1, kGrainOperations / task);
+}
+
+void GroupEmitter::emit() {
+  for (unsigned i = 0, e = group.getNumOperands(); i < e; ++i)
+    arguments.push_back(b.loadArgument(i));
+  switch (plan.schedule) {
+  case Schedule::Map:
+    return emitMap();
+  case Schedule::Row:
+    return emitRow();
+  case Schedule::Column:
+    return emitColumn();
+  }
+}
 
 //===----------------------------------------------------------------------===//
 // Map

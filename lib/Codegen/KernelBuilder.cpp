@@ -9,6 +9,7 @@
 #include "Blurt/BlurtDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -26,8 +27,8 @@ VectorType blurt::getLaneType(Type type) {
 }
 
 /// `type`, or a vector of it if `like` is a vector.
-static Type shapeLike(Type type, Value like) {
-  return isa<VectorType>(like.getType()) ? Type(getLaneType(type)) : type;
+Type KernelBuilder::shapeLike(Type type, Value like) {
+  return isa<VectorType>(like.getType()) ? Type(laneType(type)) : type;
 }
 
 KernelBuilder::KernelBuilder(ModuleOp module, Location loc, StringRef name)
@@ -43,7 +44,24 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, StringRef name)
   setInsertionPoint(ret);
 }
 
+KernelBuilder::KernelBuilder(Operation *module, Location loc, StringRef name,
+                             unsigned numOperands, int64_t width)
+    : ImplicitLocOpBuilder(loc, module->getContext()), width(width),
+      device(true) {
+  setInsertionPointToEnd(&module->getRegion(0).front());
+  auto ptr = LLVM::LLVMPointerType::get(getContext());
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(getContext()),
+                                          SmallVector<Type>(numOperands, ptr));
+  kernel = LLVM::LLVMFuncOp::create(*this, name, type);
+  kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), getUnitAttr());
+  setInsertionPointToStart(kernel.addEntryBlock(*this));
+  auto ret = LLVM::ReturnOp::create(*this, ValueRange());
+  setInsertionPoint(ret);
+}
+
 Value KernelBuilder::loadArgument(unsigned i) {
+  if (device)
+    return kernel.getArgument(i);
   auto ptr = LLVM::LLVMPointerType::get(getContext());
   Value slot = LLVM::GEPOp::create(*this, ptr, ptr, kernel.getArgument(0),
                                    ArrayRef<LLVM::GEPArg>{int32_t(i)});
@@ -207,6 +225,12 @@ Value KernelBuilder::extend(Type element, Value raw) {
 Value KernelBuilder::truncate(Type element, Value value) {
   if (element.isInteger(1))
     return arith::ExtUIOp::create(*this, shapeLike(getI8Type(), value), value);
+  if (element.isBF16() && device) {
+    Value narrow =
+        arith::TruncFOp::create(*this, shapeLike(element, value), value);
+    return arith::BitcastOp::create(*this, shapeLike(getIntegerType(16), value),
+                                    narrow);
+  }
   if (element.isBF16()) {
     // Round to nearest even; a NaN keeps its upper bits and becomes quiet.
     Type wide = shapeLike(getI32Type(), value);
@@ -244,16 +268,18 @@ static bool hasMaskedAccess(Type element) {
 }
 
 Value KernelBuilder::loadVector(Type element, Value pointer, int64_t stride,
-                                const Lanes &lanes) {
+                                const Lanes &lanes, int64_t alignment) {
+  if (alignment == 0)
+    alignment = getElementBytes(element);
   if (stride == 0)
     return splat(loadScalar(element, pointer));
   Type scalar = GroupOp::getScalarType(element);
   if (stride == 1 && !lanes.mask)
-    return extend(element, LLVM::LoadOp::create(
-                               *this, getLaneType(getStorageType(element)),
-                               pointer, getElementBytes(element)));
+    return extend(element,
+                  LLVM::LoadOp::create(*this, laneType(getStorageType(element)),
+                                       pointer, alignment));
   if (stride == 1 && hasMaskedAccess(element)) {
-    VectorType type = getLaneType(element);
+    VectorType type = laneType(element);
     Value fill = constant(type, isa<FloatType>(element) ? 0 : 1);
     return LLVM::MaskedLoadOp::create(*this, type, pointer, lanes.mask, fill,
                                       getElementBytes(element));
@@ -264,10 +290,13 @@ Value KernelBuilder::loadVector(Type element, Value pointer, int64_t stride,
 }
 
 void KernelBuilder::storeVector(Type element, Value value, Value pointer,
-                                int64_t stride, const Lanes &lanes) {
+                                int64_t stride, const Lanes &lanes,
+                                int64_t alignment) {
+  if (alignment == 0)
+    alignment = getElementBytes(element);
   Value raw = truncate(element, value);
   if (stride == 1 && !lanes.mask) {
-    LLVM::StoreOp::create(*this, raw, pointer, getElementBytes(element));
+    LLVM::StoreOp::create(*this, raw, pointer, alignment);
     return;
   }
   if (stride == 1 && hasMaskedAccess(element)) {
@@ -277,7 +306,7 @@ void KernelBuilder::storeVector(Type element, Value value, Value pointer,
   }
   Type storage = getStorageType(element);
   if (!lanes.mask) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
+    for (int64_t lane = 0; lane < width; ++lane) {
       Value piece = vector::ExtractOp::create(*this, raw, lane);
       LLVM::StoreOp::create(*this, piece,
                             advance(element, pointer, lane * stride),
@@ -285,7 +314,7 @@ void KernelBuilder::storeVector(Type element, Value value, Value pointer,
     }
     return;
   }
-  Value buffer = stackBuffer(element, kLanes);
+  Value buffer = stackBuffer(element, width);
   LLVM::StoreOp::create(*this, raw, buffer, 64);
   scf::ForOp lane = loop(i64(0), lanes.count, 1);
   atEnd(lane.getBody(), [&] {
@@ -300,30 +329,31 @@ void KernelBuilder::storeVector(Type element, Value value, Value pointer,
 
 Value KernelBuilder::gather(Type scalar, const Lanes &lanes, bool unroll,
                             llvm::function_ref<Value(Value)> body) {
-  VectorType type = getLaneType(scalar);
+  VectorType type = laneType(scalar);
   Value fill = constant(type, isa<FloatType>(scalar) ? 0 : 1);
-  if (!lanes.mask && unroll) {
+  // A device has no stack worth the name.
+  if (!lanes.mask && (unroll || device)) {
     Value result = fill;
-    for (int64_t lane = 0; lane < kLanes; ++lane)
+    for (int64_t lane = 0; lane < width; ++lane)
       result = vector::InsertOp::create(*this, body(i64(lane)), result, lane);
     return result;
   }
-  Value buffer = stackBuffer(scalar, kLanes);
+  Value buffer = stackBuffer(scalar, width);
   bool isBool = scalar.isInteger(1);
   auto widen = [&](Value value) -> Value {
     return isBool ? truncate(scalar, value) : value;
   };
   if (lanes.mask)
     LLVM::StoreOp::create(*this, widen(fill), buffer, 64);
-  scf::ForOp lane = loop(i64(0), lanes.mask ? lanes.count : i64(kLanes), 1);
+  scf::ForOp lane = loop(i64(0), lanes.mask ? lanes.count : i64(width), 1);
   atEnd(lane.getBody(), [&] {
     Value piece = body(lane.getInductionVar());
     LLVM::StoreOp::create(*this, widen(piece),
                           advance(scalar, buffer, lane.getInductionVar()),
                           getElementBytes(scalar));
   });
-  Value raw = LLVM::LoadOp::create(*this, getLaneType(getStorageType(scalar)),
-                                   buffer, 64);
+  Value raw =
+      LLVM::LoadOp::create(*this, laneType(getStorageType(scalar)), buffer, 64);
   return isBool ? extend(scalar, raw) : raw;
 }
 
@@ -334,8 +364,7 @@ Value KernelBuilder::gather(Type scalar, const Lanes &lanes, bool unroll,
 Value KernelBuilder::splat(Value scalar) {
   if (isa<VectorType>(scalar.getType()))
     return scalar;
-  return vector::BroadcastOp::create(*this, getLaneType(scalar.getType()),
-                                     scalar);
+  return vector::BroadcastOp::create(*this, laneType(scalar.getType()), scalar);
 }
 
 Value KernelBuilder::constant(Type type, double value) {
@@ -352,9 +381,9 @@ Value KernelBuilder::constant(Type type, double value) {
 
 Value KernelBuilder::iota() {
   SmallVector<int64_t> values;
-  for (int64_t lane = 0; lane < kLanes; ++lane)
+  for (int64_t lane = 0; lane < width; ++lane)
     values.push_back(lane);
-  VectorType type = getLaneType(getI64Type());
+  VectorType type = laneType(getI64Type());
   return arith::ConstantOp::create(
       *this, type,
       cast<TypedAttr>(
@@ -363,14 +392,14 @@ Value KernelBuilder::iota() {
 
 Lanes KernelBuilder::lanes(Value count) {
   auto constantCount = getConstant(count);
-  if (constantCount && *constantCount >= kLanes)
+  if (constantCount && *constantCount >= width)
     return {};
-  count = min(count, i64(kLanes));
+  count = min(count, i64(width));
   // Compared as i32: masks of 4-byte lanes are the common case.
   SmallVector<int32_t> values;
-  for (int32_t lane = 0; lane < kLanes; ++lane)
+  for (int32_t lane = 0; lane < width; ++lane)
     values.push_back(lane);
-  VectorType type = getLaneType(getI32Type());
+  VectorType type = laneType(getI32Type());
   Value lane = arith::ConstantOp::create(
       *this, type,
       cast<TypedAttr>(
@@ -383,11 +412,11 @@ Lanes KernelBuilder::lanes(Value count) {
 
 Value KernelBuilder::horizontal(
     Value vector, llvm::function_ref<Value(Value, Value)> combine) {
-  for (int64_t width = kLanes / 2; width >= 1; width /= 2) {
+  for (int64_t half = width / 2; half >= 1; half /= 2) {
     SmallVector<int64_t> low, high;
-    for (int64_t lane = 0; lane < width; ++lane) {
+    for (int64_t lane = 0; lane < half; ++lane) {
       low.push_back(lane);
-      high.push_back(lane + width);
+      high.push_back(lane + half);
     }
     vector = combine(vector::ShuffleOp::create(*this, vector, vector, low),
                      vector::ShuffleOp::create(*this, vector, vector, high));

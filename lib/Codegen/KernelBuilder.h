@@ -6,9 +6,10 @@
 //
 // Kernels are `llvm.func`s with the signature of `blurt_kernel` whose bodies
 // use scf, arith, math and vector for control and arithmetic, and the LLVM
-// dialect for memory. All vectors have 16 lanes whatever the element type, so
-// that the lane in which an element is added does not depend on what else a
-// kernel computes; LLVM splits them into registers of the target.
+// dialect for memory. On the CPU all vectors have 16 lanes whatever the element
+// type, so that the lane in which an element is added does not depend on what
+// else a kernel computes; LLVM splits them into registers of the target. On a
+// device the width is chosen for each kernel, by its domain alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +24,7 @@
 
 namespace mlir::blurt {
 
-/// Lanes of every vector in a kernel.
+/// Lanes of every vector in a kernel for the CPU.
 inline constexpr int64_t kLanes = 16;
 
 /// Where the lanes of a vector are valid: all of them, or the first `count`.
@@ -37,6 +38,15 @@ public:
   /// Creates an empty kernel `name` in `module`; the builder then stands in
   /// the entry block, before its return.
   KernelBuilder(ModuleOp module, Location loc, StringRef name);
+  /// Creates an empty device kernel in `module`, a gpu.module, with the
+  /// addresses of `numOperands` operands as its parameters and vectors of
+  /// `width` lanes.
+  KernelBuilder(Operation *module, Location loc, StringRef name,
+                unsigned numOperands, int64_t width);
+
+  /// Lanes of every vector.
+  int64_t getWidth() const { return width; }
+  bool isDevice() const { return device; }
 
   LLVM::LLVMFuncOp getKernel() { return kernel; }
   Value getBegin() { return kernel.getArgument(1); }
@@ -78,12 +88,13 @@ public:
   Value advance(Type element, Value pointer, int64_t count);
   Value loadScalar(Type element, Value pointer);
   void storeScalar(Type element, Value value, Value pointer);
-  /// 16 elements at `stride` elements from each other; lanes that are not
+  /// Elements at `stride` elements from each other; lanes that are not
   /// valid hold 0 (floats) or 1 (integers).
+  /// `alignment` bytes divide the pointer; 0 stands for the element's size.
   Value loadVector(Type element, Value pointer, int64_t stride,
-                   const Lanes &lanes = {});
+                   const Lanes &lanes = {}, int64_t alignment = 0);
   void storeVector(Type element, Value value, Value pointer, int64_t stride,
-                   const Lanes &lanes = {});
+                   const Lanes &lanes = {}, int64_t alignment = 0);
   /// Fills a vector lane by lane; `body` gets the lane and returns its value.
   /// Unrolled if all lanes are valid and `unroll` is set, else a loop through
   /// the stack.
@@ -95,11 +106,12 @@ public:
   //===--------------------------------------------------------------------===//
   Value splat(Value scalar);
   Value constant(Type type, double value);
-  /// vector<16xi64> 0 … 15.
+  VectorType laneType(Type type) { return VectorType::get({width}, type); }
+  /// The numbers of the lanes, as i64.
   Value iota();
-  /// The first `count` lanes, all of them if `count` is more than 16.
+  /// The first `count` lanes, all of them if there are not so many.
   Lanes lanes(Value count);
-  /// All 16 lanes combined in a fixed tree.
+  /// All lanes combined in a fixed tree.
   Value horizontal(Value vector,
                    llvm::function_ref<Value(Value, Value)> combine);
 
@@ -107,7 +119,11 @@ private:
   Value extend(Type element, Value raw);
   Value truncate(Type element, Value value);
 
+  Type shapeLike(Type type, Value like);
+
   LLVM::LLVMFuncOp kernel;
+  int64_t width = kLanes;
+  bool device = false;
 };
 
 /// The type in which elements of `element` lie in memory.

@@ -1,10 +1,10 @@
-//===- GroupEmitter.cpp - the body of a group at a point ------*- C++ -*-===//
+//===- GroupBody.cpp - the body of a group at a point ------*- C++ -*-===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //
 //===----------------------------------------------------------------------===//
 
-#include "GroupEmitter.h"
+#include "GroupBody.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -14,10 +14,7 @@ using namespace mlir::blurt;
 
 /// Bodies of more operations than this are not unrolled.
 static constexpr unsigned kHeavyBody = 16;
-/// Scalar operations that are worth waking a thread for.
-static constexpr int64_t kGrainOperations = 1 << 16;
-
-GroupEmitter::GroupEmitter(GroupOp group, KernelBuilder &builder)
+GroupBody::GroupBody(GroupOp group, KernelBuilder &builder)
     : group(group), plan(GroupPlan::compute(group)), b(builder) {
   unsigned cost = 0;
   for (Operation &op : *group.getBodyBlock())
@@ -26,29 +23,7 @@ GroupEmitter::GroupEmitter(GroupOp group, KernelBuilder &builder)
   coordinates.resize(plan.extents.size());
 }
 
-int64_t GroupEmitter::getGrain() {
-  int64_t cost =
-      group.getBodyBlock()->getOperations().size() + group.getNumOperands();
-  for (Operation &op : *group.getBodyBlock())
-    cost += isa<math::MathDialect>(op.getDialect()) ? 16 : 0;
-  int64_t task = std::max<int64_t>(1, pointsPerTask * cost);
-  return std::max<int64_t>(1, kGrainOperations / task);
-}
-
-void GroupEmitter::emit() {
-  for (unsigned i = 0, e = group.getNumOperands(); i < e; ++i)
-    arguments.push_back(b.loadArgument(i));
-  switch (plan.schedule) {
-  case Schedule::Map:
-    return emitMap();
-  case Schedule::Row:
-    return emitRow();
-  case Schedule::Column:
-    return emitColumn();
-  }
-}
-
-void GroupEmitter::setCoordinates(ArrayRef<unsigned> dims, Value linear) {
+void GroupBody::setCoordinates(ArrayRef<unsigned> dims, Value linear) {
   int64_t inner = 1;
   for (unsigned dim : llvm::reverse(dims)) {
     Value coordinate = b.div(linear, inner);
@@ -72,7 +47,8 @@ struct LaneAccess {
 };
 } // namespace
 
-static LaneAccess getLaneAccess(const GroupPlan &plan, const Operand &operand) {
+static LaneAccess getLaneAccess(const GroupPlan &plan, const Operand &operand,
+                                int64_t width) {
   LaneAccess access;
   ArrayRef<unsigned> dims = plan.vectorDims;
   if (dims.empty())
@@ -83,14 +59,14 @@ static LaneAccess getLaneAccess(const GroupPlan &plan, const Operand &operand) {
   while (dim > 0 && operand.strides[dims[dim - 1]] ==
                         operand.strides[dims[dim]] * plan.extents[dims[dim]])
     access.inner *= plan.extents[dims[--dim]];
-  access.gather = dim != 0 && access.inner % kLanes != 0;
+  access.gather = dim != 0 && access.inner % width != 0;
   return access;
 }
 
 /// Elements from the operand's position at the start of the vector dims to
 /// that of their linear index `start`.
-Value GroupEmitter::vectorOffset(const Operand &operand, Value start) {
-  LaneAccess access = getLaneAccess(plan, operand);
+Value GroupBody::vectorOffset(const Operand &operand, Value start) {
+  LaneAccess access = getLaneAccess(plan, operand, b.getWidth());
   if (access.inner == plan.vectorPoints)
     return b.mul(start, access.stride);
   Value offset = b.mul(b.rem(start, access.inner), access.stride);
@@ -107,8 +83,8 @@ Value GroupEmitter::vectorOffset(const Operand &operand, Value start) {
   return offset;
 }
 
-Value GroupEmitter::pointerTo(const Operand &operand, Varies varies,
-                              Point &point) {
+Value GroupBody::pointerTo(const Operand &operand, Varies varies,
+                           Point &point) {
   Scope &scope = *point.scopes[varies];
   if (Value known = scope.pointers.lookup(&operand))
     return known;
@@ -133,7 +109,7 @@ Value GroupEmitter::pointerTo(const Operand &operand, Varies varies,
   case kVector:
   case kBoth:
     pointer = pointerTo(operand, varies == kBoth ? kLoop : kUniform, point);
-    if (!getLaneAccess(plan, operand).gather) {
+    if (!getLaneAccess(plan, operand, b.getWidth()).gather) {
       b.setInsertionPoint(scope.anchor);
       pointer = b.advance(operand.element, pointer,
                           vectorOffset(operand, point.vectorStart));
@@ -144,11 +120,12 @@ Value GroupEmitter::pointerTo(const Operand &operand, Varies varies,
   return pointer;
 }
 
-Value GroupEmitter::loadLanes(const Operand &operand, Value pointer,
-                              Point &point) {
-  LaneAccess access = getLaneAccess(plan, operand);
+Value GroupBody::loadLanes(const Operand &operand, Value pointer,
+                           Point &point) {
+  LaneAccess access = getLaneAccess(plan, operand, b.getWidth());
   if (!access.gather)
-    return b.loadVector(operand.element, pointer, access.stride, point.lanes);
+    return b.loadVector(operand.element, pointer, access.stride, point.lanes,
+                        operand.alignment);
   Type scalar = GroupOp::getScalarType(operand.element);
   return b.gather(scalar, point.lanes, /*unroll=*/false, [&](Value lane) {
     Value offset = vectorOffset(operand, b.add(point.vectorStart, lane));
@@ -157,14 +134,24 @@ Value GroupEmitter::loadLanes(const Operand &operand, Value pointer,
   });
 }
 
-void GroupEmitter::storeLanes(const Operand &operand, Value value,
-                              Value pointer, Point &point) {
-  LaneAccess access = getLaneAccess(plan, operand);
+void GroupBody::storeLanes(const Operand &operand, Value value, Value pointer,
+                           Point &point) {
+  LaneAccess access = getLaneAccess(plan, operand, b.getWidth());
   if (!access.gather)
     return b.storeVector(operand.element, value, pointer, access.stride,
-                         point.lanes);
+                         point.lanes, operand.alignment);
+  if (b.isDevice()) {
+    for (int64_t lane = 0; lane < b.getWidth(); ++lane) {
+      Value piece = vector::ExtractOp::create(b, value, lane);
+      Value offset =
+          vectorOffset(operand, b.add(point.vectorStart, b.i64(lane)));
+      b.storeScalar(operand.element, piece,
+                    b.advance(operand.element, pointer, offset));
+    }
+    return;
+  }
   // A store lane by lane, rare enough for a loop.
-  Value count = point.lanes.count ? point.lanes.count : b.i64(kLanes);
+  Value count = point.lanes.count ? point.lanes.count : b.i64(b.getWidth());
   scf::ForOp loop = b.loop(b.i64(0), count, 1);
   b.atEnd(loop.getBody(), [&] {
     Value lane = loop.getInductionVar();
@@ -176,7 +163,7 @@ void GroupEmitter::storeLanes(const Operand &operand, Value value,
   });
 }
 
-Value GroupEmitter::loadInput(unsigned i, Varies varies, Point &point) {
+Value GroupBody::loadInput(unsigned i, Varies varies, Point &point) {
   const Operand &operand = plan.inputs[i];
   BlockArgument argument = group.getBodyBlock()->getArgument(i);
   if (plan.isGlobal(argument)) {
@@ -194,7 +181,7 @@ Value GroupEmitter::loadInput(unsigned i, Varies varies, Point &point) {
 // Values of the body
 //===----------------------------------------------------------------------===//
 
-Value GroupEmitter::emitIndex(IndexOp index, Point &point) {
+Value GroupBody::emitIndex(IndexOp index, Point &point) {
   int walked = plan.walked[index.getDim()];
   if (walked < 0)
     return b.i64(0);
@@ -207,7 +194,7 @@ Value GroupEmitter::emitIndex(IndexOp index, Point &point) {
       break;
     inner *= plan.extents[dim];
   }
-  VectorType type = getLaneType(b.getI64Type());
+  VectorType type = b.laneType(b.getI64Type());
   if (inner != 1)
     linear = arith::DivUIOp::create(b, linear, b.constant(type, inner));
   if (plan.vectorDims.front() != unsigned(walked))
@@ -216,8 +203,8 @@ Value GroupEmitter::emitIndex(IndexOp index, Point &point) {
   return linear;
 }
 
-Value GroupEmitter::loadTable(LoadOp load, Varies varies, Point &point,
-                              Scope &scope) {
+Value GroupBody::loadTable(LoadOp load, Varies varies, Point &point,
+                           Scope &scope) {
   auto type = cast<MemRefType>(load.getTable().getType());
   Type element = type.getElementType();
   auto [strides, ignored] = type.getStridesAndOffset();
@@ -295,7 +282,7 @@ Value GroupEmitter::loadTable(LoadOp load, Varies varies, Point &point,
       });
 }
 
-Value GroupEmitter::get(Value value, Point &point) {
+Value GroupBody::get(Value value, Point &point) {
   Varies varies = plan.classOf(value);
   Scope &scope = plan.isGlobal(value) ? global : *point.scopes[varies];
   if (Value known = scope.values.lookup(value))
@@ -332,7 +319,7 @@ Value GroupEmitter::get(Value value, Point &point) {
     clone->setLoc(b.getLoc());
     if (vector)
       for (OpResult res : clone->getResults())
-        res.setType(getLaneType(res.getType()));
+        res.setType(b.laneType(res.getType()));
     b.insert(clone);
     for (auto [from, to] :
          llvm::zip_equal(op->getResults(), clone->getResults()))
@@ -343,7 +330,7 @@ Value GroupEmitter::get(Value value, Point &point) {
   return result;
 }
 
-Value GroupEmitter::getVector(Value value, Point &point) {
+Value GroupBody::getVector(Value value, Point &point) {
   Value result = get(value, point);
   b.setInsertionPoint(point.scopes[kBoth]->anchor);
   return b.splat(result);
@@ -353,23 +340,24 @@ Value GroupEmitter::getVector(Value value, Point &point) {
 // Outputs
 //===----------------------------------------------------------------------===//
 
-Varies GroupEmitter::outputClass(unsigned i) const {
-  auto &self = const_cast<GroupEmitter &>(*this);
+Varies GroupBody::outputClass(unsigned i) const {
+  auto &self = const_cast<GroupBody &>(*this);
   return plan.classOf(self.group.getMentionedDims(self.group.getOutputMap(i)));
 }
 
-bool GroupEmitter::hasOutputs(Varies varies) const {
+bool GroupBody::hasOutputs(Varies varies) const {
   for (unsigned i = 0, e = plan.outputs.size(); i < e; ++i)
     if (outputClass(i) == varies)
       return true;
   return false;
 }
 
-void GroupEmitter::storeOutputs(Varies varies, Point &point) {
+void GroupBody::storeOutputs(Varies varies, Point &point,
+                             llvm::function_ref<bool(unsigned)> wanted) {
   // All values first: an out may be the memory of an input.
   SmallVector<std::pair<unsigned, Value>> stores;
   for (unsigned i = 0, e = plan.outputs.size(); i < e; ++i)
-    if (outputClass(i) == varies)
+    if (outputClass(i) == varies && (!wanted || wanted(i)))
       stores.emplace_back(i, get(group.getYielded()[i], point));
   for (auto [i, value] : stores) {
     const Operand &operand = plan.outputs[i];
@@ -386,7 +374,7 @@ void GroupEmitter::storeOutputs(Varies varies, Point &point) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
-Value GroupEmitter::combine(ReduceKind kind, Value lhs, Value rhs) {
+Value GroupBody::combine(ReduceKind kind, Value lhs, Value rhs) {
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(lhs.getType()));
   if (kind == ReduceKind::Sum)
     return isFloat ? arith::AddFOp::create(b, lhs, rhs).getResult()
@@ -395,7 +383,7 @@ Value GroupEmitter::combine(ReduceKind kind, Value lhs, Value rhs) {
                  : arith::MaxSIOp::create(b, lhs, rhs).getResult();
 }
 
-Value GroupEmitter::identity(ReduceKind kind, Type type) {
+Value GroupBody::identity(ReduceKind kind, Type type) {
   if (kind == ReduceKind::Sum)
     return b.constant(type, 0);
   Type element = getElementTypeOrSelf(type);
@@ -407,7 +395,7 @@ Value GroupEmitter::identity(ReduceKind kind, Type type) {
   return arith::ConstantOp::create(b, type, attr);
 }
 
-Value GroupEmitter::reduceInput(ReduceOp reduce, Point &point, bool vector) {
+Value GroupBody::reduceInput(ReduceOp reduce, Point &point, bool vector) {
   if (!vector)
     return get(reduce.getValue(), point);
   Value value = getVector(reduce.getValue(), point);

@@ -1,0 +1,83 @@
+//===- GroupBody.h - the body of a group at a point -----------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// What the schedules of all targets share: a group's body, inputs and outputs
+// at one vector of points of the loop nest that a schedule has built.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLUTRAIN_LIB_CODEGEN_GROUPBODY_H
+#define BLUTRAIN_LIB_CODEGEN_GROUPBODY_H
+
+#include "GroupPlan.h"
+#include "KernelBuilder.h"
+
+namespace mlir::blurt {
+
+/// Code that belongs to one place of the loop nest: it is put before `anchor`,
+/// each value of the body once.
+struct Scope {
+  Operation *anchor = nullptr;
+  DenseMap<Value, Value> values;
+  DenseMap<const Operand *, Value> pointers;
+};
+
+/// One vector of points, and the scopes around it by what varies there.
+struct Point {
+  Scope *scopes[4] = {};
+  Value vectorStart; ///< index of lane 0 in the vector dims
+  Lanes lanes;
+};
+
+class GroupBody {
+protected:
+  GroupBody(GroupOp group, KernelBuilder &builder);
+
+  //===--------------------------------------------------------------------===//
+  // The body at a point
+  //===--------------------------------------------------------------------===//
+  Value get(Value value, Point &point);
+  Value getVector(Value value, Point &point);
+  /// Stores those outputs that vary as `varies` says and that `wanted`, if
+  /// given, names.
+  void storeOutputs(Varies varies, Point &point,
+                    llvm::function_ref<bool(unsigned)> wanted = nullptr);
+  bool hasOutputs(Varies varies) const;
+  Varies outputClass(unsigned i) const;
+
+  /// Coordinates of the linear index `linear` over `dims`, outermost first.
+  void setCoordinates(ArrayRef<unsigned> dims, Value linear);
+
+  //===--------------------------------------------------------------------===//
+  // Reductions
+  //===--------------------------------------------------------------------===//
+  Value combine(ReduceKind kind, Value lhs, Value rhs);
+  Value identity(ReduceKind kind, Type type);
+  /// The reduced value at a point, with the identity in lanes not valid.
+  Value reduceInput(ReduceOp reduce, Point &point, bool vector);
+
+  GroupOp group;
+  GroupPlan plan;
+  KernelBuilder &b;
+  SmallVector<Value> arguments;
+  SmallVector<Value> coordinates; ///< per walked dim, of task and loop dims
+  Scope global;
+  bool heavy = false; ///< the body is long: unroll less
+
+private:
+  Value loadInput(unsigned i, Varies varies, Point &point);
+  Value loadTable(LoadOp load, Varies varies, Point &point, Scope &scope);
+  Value emitIndex(IndexOp index, Point &point);
+  Value pointerTo(const Operand &operand, Varies varies, Point &point);
+  Value vectorOffset(const Operand &operand, Value start);
+  Value loadLanes(const Operand &operand, Value pointer, Point &point);
+  void storeLanes(const Operand &operand, Value value, Value pointer,
+                  Point &point);
+};
+
+} // namespace mlir::blurt
+
+#endif // BLUTRAIN_LIB_CODEGEN_GROUPBODY_H
