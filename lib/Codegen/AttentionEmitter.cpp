@@ -18,7 +18,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "HostEmitter.h"
+#include "CpuHost.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -329,7 +329,7 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
   });
 }
 
-LogicalResult blurt::emitAttention(AttentionOp op, HostEmitter &host) {
+LogicalResult blurt::emitAttention(AttentionOp op, CpuHost &host) {
   if (failed(
           checkLayouts(op, {op.getQ(), op.getK(), op.getV(), op.getOuts()[0]})))
     return failure();
@@ -473,7 +473,7 @@ static void emitBackward(AttentionGradOp op, KernelBuilder &b, Kernel &kernel) {
          k.ld(), one, dqTile, dq.ld());
 }
 
-LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, HostEmitter &host) {
+LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CpuHost &host) {
   if (failed(checkLayouts(op, {op.getQ(), op.getK(), op.getV(), op.getO(),
                                op.getDO(), op.getOuts()[0], op.getOuts()[1],
                                op.getOuts()[2]})))

@@ -7,8 +7,11 @@
 #include "HostEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/SHA256.h"
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -64,43 +67,37 @@ std::string blurt::getStructureKey(Operation *op) {
   return key;
 }
 
-void HostEmitter::enter(Value newContext, Block *newEntry) {
-  context = newContext;
-  entry = newEntry;
-  arguments = nullptr;
-  numArguments = 0;
-}
-
-const Kernel &HostEmitter::getKernel(
-    StringRef key, StringRef name, Location loc,
-    llvm::function_ref<void(KernelBuilder &, Kernel &)> emit) {
-  auto [it, isNew] = kernels.try_emplace(key);
-  if (!isNew)
-    return it->second;
-  std::string symbol = "kernel_";
+std::string blurt::getSymbolName(StringRef prefix, StringRef name,
+                                 unsigned number) {
+  std::string symbol = (prefix + "_").str();
   for (char c : name)
     symbol += llvm::isAlnum(c) ? c : '_';
-  symbol += "_" + std::to_string(kernels.size() - 1);
-  KernelBuilder builder(module, loc, symbol);
-  it->second.function = builder.getKernel();
-  emit(builder, it->second);
-  return it->second;
+  return symbol + "_" + std::to_string(number);
 }
 
-void HostEmitter::launch(OpBuilder &builder, Location loc, const Kernel &kernel,
-                         ValueRange operands) {
+void blurt::setPlanHash(ModuleOp module) {
+  if (!module->hasAttr("blurt.program"))
+    return;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os);
+  llvm::SHA256 sha;
+  sha.update(text);
+  module->setAttr(
+      "blurt.plan_hash",
+      StringAttr::get(module.getContext(), llvm::toHex(sha.final(), true)));
+}
+
+Value HostEmitter::storeArguments(OpBuilder &builder, Location loc,
+                                  ValueRange operands) {
   ImplicitLocOpBuilder b(loc, builder);
   auto ptr = LLVM::LLVMPointerType::get(b.getContext());
-  auto constant = [&](int64_t value) -> Value {
-    return arith::ConstantOp::create(b, b.getI64IntegerAttr(value));
-  };
   if (int64_t(operands.size()) > numArguments || !arguments) {
-    // One array serves all launches of the function, each of which is over
-    // before the next begins.
     numArguments = std::max<int64_t>(operands.size(), numArguments);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(entry);
-    Value size = constant(numArguments);
+    Value size =
+        arith::ConstantOp::create(b, b.getI64IntegerAttr(numArguments));
     if (arguments) {
       arguments.getArraySizeMutable().assign(size);
       arguments->moveAfter(size.getDefiningOp());
@@ -111,22 +108,11 @@ void HostEmitter::launch(OpBuilder &builder, Location loc, const Kernel &kernel,
   for (auto [i, operand] : llvm::enumerate(operands)) {
     Value slot = LLVM::GEPOp::create(b, ptr, ptr, arguments,
                                      ArrayRef<LLVM::GEPArg>{int32_t(i)});
-    LLVM::StoreOp::create(b, getPointer(operand), slot, 8);
+    Value pointer =
+        isa<MemRefType>(operand.getType()) ? getPointer(operand) : operand;
+    LLVM::StoreOp::create(b, pointer, slot, 8);
   }
-  if (kernel.tasks <= kernel.grain) {
-    LLVM::CallOp::create(
-        b, kernel.function,
-        ValueRange{arguments, constant(0), constant(kernel.tasks)});
-    return;
-  }
-  LLVM::LLVMFuncOp parallel =
-      declareFunction(module, "blurt_parallel",
-                      {ptr, ptr, ptr, b.getI64Type(), b.getI64Type()});
-  Value address = LLVM::AddressOfOp::create(b, kernel.function);
-  LLVM::CallOp::create(b, parallel,
-                       ValueRange{context, address, arguments,
-                                  constant(kernel.tasks),
-                                  constant(kernel.grain)});
+  return arguments;
 }
 
 void HostEmitter::call(OpBuilder &builder, Location loc, StringRef callee,
@@ -136,4 +122,135 @@ void HostEmitter::call(OpBuilder &builder, Location loc, StringRef callee,
   LLVM::LLVMFuncOp function =
       declareFunction(module, callee, ValueRange(all).getTypes());
   LLVM::CallOp::create(builder, loc, function, all);
+}
+
+//===----------------------------------------------------------------------===//
+// Functions in plan form
+//===----------------------------------------------------------------------===//
+
+/// The address of a slot, computed where the slot is.
+static Value emitSlot(SlotOp slot, Value arena) {
+  ImplicitLocOpBuilder b(slot.getLoc(), slot);
+  Value offset =
+      arith::ConstantOp::create(b, b.getI64IntegerAttr(slot.getOffset()));
+  for (auto [iteration, step] :
+       llvm::zip_equal(slot.getIterations(), slot.getSteps())) {
+    Value index = arith::IndexCastOp::create(b, b.getI64Type(), iteration);
+    Value scale = arith::ConstantOp::create(b, b.getI64IntegerAttr(step));
+    offset = arith::AddIOp::create(b, offset,
+                                   arith::MulIOp::create(b, index, scale));
+  }
+  return LLVM::GEPOp::create(b, arena.getType(), b.getI8Type(), arena,
+                             ArrayRef<LLVM::GEPArg>{offset});
+}
+
+/// Calls that take memrefs (debug hooks) take pointers from here on.
+void HostEmitter::convertCall(func::CallOp call) {
+  auto ptr = LLVM::LLVMPointerType::get(call.getContext());
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      call, call.getCalleeAttr());
+  for (OpOperand &operand : call->getOpOperands())
+    if (Value pointer = getPointer(operand.get()))
+      operand.set(pointer);
+  if (!callee || !callee.isExternal())
+    return;
+  SmallVector<Type> types;
+  for (Type type : callee.getArgumentTypes())
+    types.push_back(isa<MemRefType>(type) ? Type(ptr) : type);
+  callee.setType(
+      FunctionType::get(call.getContext(), types, callee.getResultTypes()));
+}
+
+LogicalResult HostEmitter::convert(func::FuncOp function) {
+  MLIRContext *ctx = function.getContext();
+  auto ptr = LLVM::LLVMPointerType::get(ctx);
+  entry = &function.getBody().front();
+  if (entry->getNumArguments() == 0 || entry->getArgument(0).getType() != ptr) {
+    // Functions without a context belong to others.
+    bool ours = false;
+    function.walk([&](Operation *op) {
+      ours |= isa_and_nonnull<BlurtDialect>(op->getDialect());
+    });
+    if (!ours)
+      return success();
+    return function.emitError("first argument is not the runtime's context, "
+                              "expected !llvm.ptr");
+  }
+
+  // Memref arguments (the arena) become pointers.
+  SmallVector<Type> types;
+  SmallVector<unsigned> replaced;
+  for (unsigned i = 0; i < entry->getNumArguments(); ++i) {
+    BlockArgument argument = entry->getArgument(i);
+    if (isa<MemRefType>(argument.getType())) {
+      BlockArgument pointer = entry->insertArgument(i, ptr, argument.getLoc());
+      pointers[entry->getArgument(i + 1)] = pointer;
+      replaced.push_back(i + 1);
+      types.push_back(ptr);
+      ++i;
+    } else {
+      types.push_back(argument.getType());
+    }
+  }
+  context = entry->getArgument(0);
+  arguments = nullptr;
+  numArguments = 0;
+
+  SmallVector<Operation *> done;
+  WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    OpBuilder b(op);
+    LogicalResult converted =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case([&](SlotOp slot) {
+              pointers[slot] = emitSlot(slot, getPointer(slot.getArena()));
+              return success();
+            })
+            .Case<GroupOp, GemmOp, ScatterAddOp, CacheUpdateOp, AttentionOp,
+                  AttentionGradOp>([&](auto op) { return emit(op); })
+            .Case([&](memref::ExtractAlignedPointerAsIndexOp extract) {
+              Value address =
+                  LLVM::PtrToIntOp::create(b, op->getLoc(), b.getI64Type(),
+                                           getPointer(extract.getSource()));
+              extract.replaceAllUsesWith(
+                  arith::IndexCastOp::create(b, op->getLoc(), b.getIndexType(),
+                                             address)
+                      .getResult());
+              return success();
+            })
+            .Case([&](memref::StoreOp store) {
+              emitStore(b, op->getLoc(), store.getValue(),
+                        getPointer(store.getMemRef()));
+              return success();
+            })
+            .Default([&](Operation *other) -> LogicalResult {
+              if (isa_and_nonnull<BlurtDialect>(other->getDialect()))
+                return other->emitOpError(
+                    "is not part of the plan form, expected only slots, "
+                    "groups and library ops");
+              if (auto call = dyn_cast<func::CallOp>(other))
+                convertCall(call);
+              for (Value operand : other->getOperands())
+                if (isa<MemRefType>(operand.getType()))
+                  return other->emitOpError(
+                      "uses a memref, which the kernel stage knows in slots, "
+                      "groups, library ops and calls only");
+              return success();
+            });
+    if (failed(converted))
+      return WalkResult::interrupt();
+    if (isa_and_nonnull<BlurtDialect>(op->getDialect()) ||
+        isa<memref::ExtractAlignedPointerAsIndexOp, memref::StoreOp>(op)) {
+      done.push_back(op);
+      return WalkResult::skip();
+    }
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  for (Operation *op : llvm::reverse(done))
+    op->erase();
+  for (unsigned argument : llvm::reverse(replaced))
+    entry->eraseArgument(argument);
+  function.setType(FunctionType::get(ctx, types, function.getResultTypes()));
+  return success();
 }

@@ -3,55 +3,60 @@
 // Part of BluTrain, under the Apache License v2.0.
 //
 //===----------------------------------------------------------------------===//
+//
+// The host side of a module in plan form: what is common to all targets is how
+// slots become addresses and functions lose their memrefs; each target says
+// what its groups and library ops become.
+//
+//===----------------------------------------------------------------------===//
 
 #ifndef BLUTRAIN_LIB_CODEGEN_HOSTEMITTER_H
 #define BLUTRAIN_LIB_CODEGEN_HOSTEMITTER_H
 
 #include "Blurt/BlurtDialect.h"
-#include "KernelBuilder.h"
 
-#include "llvm/ADT/StringMap.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::blurt {
 
-/// A kernel and how to launch it.
-struct Kernel {
-  LLVM::LLVMFuncOp function;
-  int64_t tasks = 0;
-  int64_t grain = 1;
-};
-
-/// Emits the host side of one module: launches, calls and the addresses of
-/// memrefs. Kernels of the same key are emitted once.
 class HostEmitter {
 public:
   explicit HostEmitter(ModuleOp module) : module(module) {}
+  virtual ~HostEmitter() = default;
 
-  /// Starts a function: its context, and where its stack slots go.
-  void enter(Value context, Block *entry);
-  void setPointer(Value memref, Value pointer) { pointers[memref] = pointer; }
+  ModuleOp getModule() { return module; }
   Value getPointer(Value memref) const { return pointers.lookup(memref); }
-
-  /// The kernel of `key`, made by `emit` with a name derived from `name` if it
-  /// is new.
-  const Kernel &
-  getKernel(StringRef key, StringRef name, Location loc,
-            llvm::function_ref<void(KernelBuilder &, Kernel &)> emit);
-  /// Runs all tasks of `kernel` over the memrefs `operands`.
-  void launch(OpBuilder &builder, Location loc, const Kernel &kernel,
-              ValueRange operands);
   void call(OpBuilder &builder, Location loc, StringRef callee,
             ValueRange operands);
-  unsigned getNumKernels() const { return kernels.size(); }
+
+  /// Replaces everything of the plan form in `function`; fails after a located
+  /// error. Functions without any of it are left alone.
+  LogicalResult convert(func::FuncOp function);
+
+protected:
+  /// Emits a group or library op at its place; fails after a located error.
+  virtual LogicalResult emit(Operation *op) = 0;
+  /// Stores `value` at `pointer`, both of the host function: the iteration of
+  /// a loop, for the kernels that read it.
+  virtual void emitStore(OpBuilder &builder, Location loc, Value value,
+                         Value pointer) = 0;
+
+  /// The address of each operand in one array on the stack, which serves all
+  /// launches of the function: each has read it before the next begins.
+  Value storeArguments(OpBuilder &builder, Location loc, ValueRange operands);
+
+  Value context;
 
 private:
+  void convertCall(func::CallOp call);
+
   ModuleOp module;
-  Value context;
   Block *entry = nullptr;
   LLVM::AllocaOp arguments;
   int64_t numArguments = 0;
   DenseMap<Value, Value> pointers;
-  llvm::StringMap<Kernel> kernels;
 };
 
 /// Declares `name` unless it exists.
@@ -61,14 +66,10 @@ LLVM::LLVMFuncOp declareFunction(ModuleOp module, StringRef name,
 /// A key under which operations with the same kernel meet: name, attributes
 /// (without `kernel`), operand types and body.
 std::string getStructureKey(Operation *op);
-
-/// Emitters of single ops; each returns failure after a located error.
-LogicalResult emitGroup(GroupOp op, HostEmitter &host);
-LogicalResult emitGemm(GemmOp op, HostEmitter &host);
-LogicalResult emitScatterAdd(ScatterAddOp op, HostEmitter &host);
-LogicalResult emitCacheUpdate(CacheUpdateOp op, HostEmitter &host);
-LogicalResult emitAttention(AttentionOp op, HostEmitter &host);
-LogicalResult emitAttentionGrad(AttentionGradOp op, HostEmitter &host);
+/// `name` with everything that a symbol cannot hold replaced.
+std::string getSymbolName(StringRef prefix, StringRef name, unsigned number);
+/// Sets the module's `blurt.plan_hash`, the digest of the plan it still is.
+void setPlanHash(ModuleOp module);
 
 } // namespace mlir::blurt
 

@@ -4,15 +4,15 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CpuHost.h"
 #include "GroupEmitter.h"
-#include "HostEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::blurt;
 
-LogicalResult blurt::emitGroup(GroupOp op, HostEmitter &host) {
+LogicalResult blurt::emitGroup(GroupOp op, CpuHost &host) {
   const Kernel &kernel =
       host.getKernel(getStructureKey(op), op.getKernel(), op.getLoc(),
                      [&](KernelBuilder &builder, Kernel &kernel) {
@@ -67,7 +67,7 @@ static Matrix getMatrix(Value value) {
   return matrix;
 }
 
-LogicalResult blurt::emitGemm(GemmOp op, HostEmitter &host) {
+LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
   Value out = op.getOuts()[0];
   Type element = getElementTypeOrSelf(out.getType());
   if (!element.isF32() && !element.isF64())
@@ -125,7 +125,7 @@ LogicalResult blurt::emitGemm(GemmOp op, HostEmitter &host) {
 // Scatter-add
 //===----------------------------------------------------------------------===//
 
-LogicalResult blurt::emitScatterAdd(ScatterAddOp op, HostEmitter &host) {
+LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CpuHost &host) {
   auto idsType = cast<MemRefType>(op.getIds().getType());
   auto updatesType = cast<MemRefType>(op.getUpdates().getType());
   auto outType = cast<MemRefType>(op.getOuts()[0].getType());
@@ -208,7 +208,7 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, HostEmitter &host) {
 // Cache update
 //===----------------------------------------------------------------------===//
 
-LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, HostEmitter &host) {
+LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, CpuHost &host) {
   auto cacheType = cast<MemRefType>(op.getCache().getType());
   auto rowsType = cast<MemRefType>(op.getRows().getType());
   Type element = cacheType.getElementType();
