@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CpuHost.h"
+#include "GemmProblem.h"
 #include "GroupEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,77 +31,14 @@ LogicalResult blurt::emitGroup(GroupOp op, CpuHost &host) {
 // GEMM
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// A stored matrix as BLAS sees it: row-major rows × columns, or transposed.
-struct Matrix {
-  bool transposed = false;
-  int64_t rows, columns; ///< of the memref's dims, before `transposed`
-  int64_t ld = 1;
-  int64_t batch = 1, stride = 0;
-};
-} // namespace
-
-static Matrix getMatrix(Value value) {
-  auto type = cast<MemRefType>(value.getType());
-  auto [strides, offset] = type.getStridesAndOffset();
-  unsigned first = type.getRank() - 2;
-  Matrix matrix;
-  matrix.rows = type.getDimSize(first);
-  matrix.columns = type.getDimSize(first + 1);
-  int64_t rowStride = strides[first], columnStride = strides[first + 1];
-  // An extent of 1 makes its stride meaningless.
-  if (columnStride == 1 || matrix.columns == 1) {
-    if (matrix.columns == 1 && matrix.rows > 1 && rowStride == 1)
-      matrix.ld = 1;
-    else
-      matrix.ld = matrix.rows == 1 ? matrix.columns : rowStride;
-  } else {
-    matrix.transposed = true;
-    matrix.ld = matrix.columns == 1 ? matrix.rows : columnStride;
-  }
-  matrix.ld =
-      std::max(matrix.ld, matrix.transposed ? matrix.rows : matrix.columns);
-  if (type.getRank() == 3 && type.getDimSize(0) != 1) {
-    matrix.batch = type.getDimSize(0);
-    matrix.stride = strides[0];
-  }
-  return matrix;
-}
-
 LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
-  Value out = op.getOuts()[0];
-  Type element = getElementTypeOrSelf(out.getType());
+  Type element = getElementTypeOrSelf(op.getOuts()[0].getType());
   if (!element.isF32() && !element.isF64())
     return op.emitOpError("has element type ")
            << element
            << ", which the CPU target cannot multiply, expected "
               "f32 or f64";
-  Matrix a = getMatrix(op.getA()), b = getMatrix(op.getB()), c = getMatrix(out);
-  bool transA = op.getTransA() != a.transposed;
-  bool transB = op.getTransB() != b.transposed;
-  int64_t m = op.getTransA() ? a.columns : a.rows;
-  int64_t k = op.getTransA() ? a.rows : a.columns;
-  int64_t n = op.getTransB() ? b.rows : b.columns;
-  Value pointerA = host.getPointer(op.getA()),
-        pointerB = host.getPointer(op.getB());
-  int64_t batch = c.batch;
-
-  // A batch of row blocks with one right-hand side is one tall product.
-  if (batch > 1 && b.batch == 1 && a.batch == batch && !transA &&
-      !c.transposed && a.stride == m * a.ld && c.stride == m * c.ld) {
-    m *= batch;
-    batch = 1;
-  }
-  if (c.transposed) {
-    // C' = op(B)' op(A)'.
-    std::swap(a, b);
-    std::swap(pointerA, pointerB);
-    std::swap(transA, transB);
-    transA = !transA;
-    transB = !transB;
-    std::swap(m, n);
-  }
-
+  GemmProblem p = GemmProblem::get(op);
   OpBuilder builder(op);
   Location loc = op.getLoc();
   auto i32 = [&](int64_t value) -> Value {
@@ -114,10 +52,10 @@ LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
   Value beta = arith::ConstantOp::create(
       builder, loc, builder.getFloatAttr(element, op.getC() ? 1.0 : 0.0));
   host.call(builder, loc, element.isF32() ? "blurt_gemm_f32" : "blurt_gemm_f64",
-            {i32(transA), i32(transB), i64(batch), i64(m), i64(n), i64(k),
-             pointerA, i64(a.ld), i64(batch == 1 ? 0 : a.stride), pointerB,
-             i64(b.ld), i64(batch == 1 ? 0 : b.stride), beta,
-             host.getPointer(out), i64(c.ld), i64(batch == 1 ? 0 : c.stride)});
+            {i32(p.transA), i32(p.transB), i64(p.batch), i64(p.m), i64(p.n),
+             i64(p.k), host.getPointer(p.aValue), i64(p.a.ld), i64(p.a.stride),
+             host.getPointer(p.bValue), i64(p.b.ld), i64(p.b.stride), beta,
+             host.getPointer(op.getOuts()[0]), i64(p.c.ld), i64(p.c.stride)});
   return success();
 }
 
