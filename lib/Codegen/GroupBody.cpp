@@ -255,8 +255,13 @@ Value GroupBody::loadTable(LoadOp load, Varies varies, Point &point,
     Value offset = b.mul(last, strides.back());
     for (unsigned i = 0; i + 1 < indices.size(); ++i)
       offset = b.add(offset, b.mul(indices[i], strides[i]));
+    unsigned table = cast<BlockArgument>(load.getTable()).getArgNumber() -
+                     plan.inputs.size();
+    int64_t alignment = lastUniform || plan.tableAlignments.empty()
+                            ? 0
+                            : plan.tableAlignments[table];
     return b.loadVector(element, b.advance(element, base, offset),
-                        strides.back(), point.lanes);
+                        strides.back(), point.lanes, alignment);
   }
   auto loadAt = [&](llvm::function_ref<Value(Value)> scalarOf) {
     Value offset = b.i64(0);

@@ -50,6 +50,9 @@ struct GroupPlan {
   SmallVector<unsigned> taskDims, loopDims, vectorDims;
   int64_t taskPoints = 1, loopPoints = 1, vectorPoints = 1;
   SmallVector<Operand> inputs, outputs;
+  /// Bytes that divide the address of a vector of each table that begins where
+  /// a vector of the domain does; empty if not known.
+  SmallVector<int64_t> tableAlignments;
   /// For each dim of the group's domain its walked dim, or -1 for extent 1.
   /// Dims that an index op names are never merged.
   SmallVector<int> walked;

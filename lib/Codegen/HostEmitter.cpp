@@ -185,6 +185,8 @@ LogicalResult HostEmitter::convert(func::FuncOp function) {
     if (isa<MemRefType>(argument.getType())) {
       BlockArgument pointer = entry->insertArgument(i, ptr, argument.getLoc());
       pointers[entry->getArgument(i + 1)] = pointer;
+      if (replaced.empty())
+        arena = pointer;
       replaced.push_back(i + 1);
       types.push_back(ptr);
       ++i;

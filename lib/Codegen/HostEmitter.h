@@ -48,6 +48,7 @@ protected:
   Value storeArguments(OpBuilder &builder, Location loc, ValueRange operands);
 
   Value context;
+  Value arena; ///< the address of the current function's arena
 
 private:
   void convertCall(func::CallOp call);

@@ -32,12 +32,14 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
       : packing(options.packing), result(report) {
     memoryLimit = options.memoryLimit;
     debugMemory = options.debugMemory;
+    workspaceBytes = options.workspaceBytes;
   }
 
   void runOnOperation() override {
     PlanOptions options;
     options.memoryLimit = memoryLimit;
     options.debugMemory = debugMemory;
+    options.workspaceBytes = workspaceBytes;
     options.packing = packing;
     FailureOr<PlanReport> report = planModule(getOperation(), options);
     if (failed(report))

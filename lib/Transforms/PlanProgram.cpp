@@ -45,6 +45,7 @@ private:
 
   LogicalResult collectState();
   void layOutState();
+  void layOutWorkspace();
   LogicalResult plan(func::FuncOp func);
   LogicalResult checkLimit();
   DictionaryAttr describeTensor(DictionaryAttr tensor, RankedTensorType type,
@@ -151,6 +152,31 @@ void ProgramPlanner::layOutState() {
   report.stateBytes = offset;
 }
 
+/// What is between state and scratch: enough for the most that one operation
+/// asks for.
+void ProgramPlanner::layOutWorkspace() {
+  report.workspaceOffset = report.stateBytes;
+  if (options.workspaceBytes == 0)
+    return;
+  report.workspaceOffset = llvm::alignTo(report.stateBytes, kAlignment);
+  int64_t bytes = options.workspaceBytes;
+  module.walk([&](blurt::AttentionGradOp grad) {
+    // The rows' sums of output times cotangent.
+    auto lse = cast<ShapedType>(grad.getLse().getType());
+    bytes = std::max(bytes, getTensorBytes(cast<RankedTensorType>(lse)));
+  });
+  report.workspaceBytes = llvm::alignTo(bytes, kAlignment);
+  PlanOwner owner;
+  owner.name = "workspace";
+  owner.category = "workspace";
+  owner.bytes = report.workspaceBytes;
+  owner.offset = report.workspaceOffset;
+  report.owners.push_back(std::move(owner));
+  module->setAttr("blurt.workspace",
+                  builder.getDenseI64ArrayAttr(
+                      {report.workspaceOffset, report.workspaceBytes}));
+}
+
 //===----------------------------------------------------------------------===//
 // One function
 //===----------------------------------------------------------------------===//
@@ -172,13 +198,14 @@ LogicalResult ProgramPlanner::plan(func::FuncOp func) {
   PackingOptions packing = options.packing;
   packing.alignment = kAlignment;
   PackingResult packed = packBuffers(requests, packing);
-  planned.peakBytes = report.stateBytes + packed.peak;
-  planned.lowerBound = report.stateBytes + packed.lowerBound;
+  planned.peakBytes = report.scratchOffset() + packed.peak;
+  planned.lowerBound = report.scratchOffset() + packed.lowerBound;
 
   size_t next = 0;
   for (const Storage &storage : planned.placement->getStorages()) {
     if (!storage.isState) {
-      planned.offsets.push_back(report.stateBytes + packed.offsets[next++]);
+      planned.offsets.push_back(report.scratchOffset() +
+                                packed.offsets[next++]);
       continue;
     }
     unsigned argument = (*planned.lifetimes)[storage.owner].index;
@@ -324,7 +351,8 @@ FailureOr<PlanReport> ProgramPlanner::run() {
     return failure();
   layOutState();
   addStateOwners();
-  report.peakBytes = report.lowerBound = report.stateBytes;
+  layOutWorkspace();
+  report.peakBytes = report.lowerBound = report.scratchOffset();
   SmallVector<func::FuncOp> sources;
   for (func::FuncOp func : module.getOps<func::FuncOp>())
     if (!func.isDeclaration())

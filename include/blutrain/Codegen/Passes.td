@@ -65,6 +65,71 @@ def BlurtEmitCpuKernels : Pass<"blurt-emit-cpu-kernels", "::mlir::ModuleOp"> {
   ];
 }
 
+def BlurtEmitCudaKernels
+    : Pass<"blurt-emit-cuda-kernels", "::mlir::ModuleOp"> {
+  let summary = "turn planned groups and library ops into CUDA kernels";
+  let description = [{
+    Takes the plan form. Each `blurt.group` becomes a kernel of the gpu.module
+    `kernels`, or two if its reduction is cut into parts; groups of the same
+    structure and alignment share one. Scatter, cache updates and attention have
+    kernels of their own. GEMMs become entries of a table. The host functions
+    queue both by number; how each kernel is launched, and which products there
+    are, is left in the module attribute `blurt.device`.
+
+    The module attribute `blurt.workspace` says which bytes of the arena hold
+    partial results.
+
+    Before:
+    ```mlir
+    module attributes {blurt.workspace = array<i64: 8192, 4096>} {
+      func.func @run(%ctx: !llvm.ptr, %arena: memref<12288xi8>) {
+        %x = blurt.slot %arena offset 0 : memref<12288xi8> -> memref<1024xf32>
+        %y = blurt.slot %arena offset 4096 : memref<12288xi8> -> memref<1024xf32>
+        blurt.group "square" domain [1024]
+            ins(%x [affine_map<(d0) -> (d0)>] : memref<1024xf32>)
+            outs(%y [affine_map<(d0) -> (d0)>] : memref<1024xf32>) {
+        ^bb0(%e: f32):
+          %s = arith.mulf %e, %e : f32
+          blurt.group_yield %s : f32
+        }
+        return
+      }
+    }
+    ```
+    After (shortened):
+    ```mlir
+    module attributes {blurt.device = {kernels = [{symbol = "bt_square_0",
+        grid = array<i32: 1, 1, 1>, block = array<i32: 256, 1, 1>, ...} ], ...} } {
+      gpu.module @kernels {
+        llvm.func @bt_square_0(%x: !llvm.ptr, %y: !llvm.ptr)
+            attributes {nvvm.kernel, nvvm.reqntid = array<i32: 256, 1, 1>} {
+          ...
+          %e = llvm.load %p {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+          %s = arith.mulf %e, %e : vector<4xf32>
+          llvm.store %s, %q {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr
+          ...
+        }
+      }
+      func.func @run(%ctx: !llvm.ptr, %arena: !llvm.ptr) {
+        ...
+        llvm.call @blurt_launch(%ctx, %c0, %args) : ...
+        return
+      }
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numGroups", "groups", "groups that were given a kernel">,
+    Statistic<"numKernels", "kernels", "kernels after sharing">
+  ];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect"
+  ];
+}
+
 def BlurtExpandMath : Pass<"blurt-expand-math", "::mlir::ModuleOp"> {
   let summary = "expand f32 math functions, call libm for the rest";
   let description = [{

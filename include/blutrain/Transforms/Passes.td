@@ -39,7 +39,9 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
     }
     ```
     and the module's `blurt.program` says where the tensors of the interface
-    lie. The integer `buffer` on a slot names the storage it is part of.
+    lie. The integer `buffer` on a slot names the storage it is part of. With
+    `workspace`, the module's `blurt.workspace` is the offset and the size of an
+    area of at least that many bytes that belongs to whichever operation runs.
 
     A donated result that cannot be computed in place is an error that names the
     state tensor and the operation that still reads the old value.
@@ -49,6 +51,9 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
            "Refuse a plan whose peak is above this many bytes (0: no limit)">,
     Option<"debugMemory", "debug-memory", "bool", /*default=*/"false",
            "Check every operand against its live interval at run time">,
+    Option<"workspaceBytes", "workspace", "int64_t", /*default=*/"0",
+           "Keep at least this many bytes between state and scratch for partial "
+           "results">,
     Option<"reportFile", "report", "std::string", /*default=*/"\"\"",
            "Write the plan report as JSON to this file">];
   let statistics = [

@@ -25,6 +25,9 @@ namespace blutrain {
 struct PlanOptions {
   /// Refuse a plan with a higher peak; 0 means no limit.
   int64_t memoryLimit = 0;
+  /// Bytes, at least, that are kept for the partial results of device kernels
+  /// and library calls, one operation at a time; 0 for targets that need none.
+  int64_t workspaceBytes = 0;
   /// Emit calls of blurt_debug_define, _use and _retire.
   bool debugMemory = false;
   PackingOptions packing;
@@ -56,6 +59,9 @@ struct PlanEntry {
 
 struct PlanReport {
   int64_t peakBytes = 0, lowerBound = 0, stateBytes = 0;
+  /// Where the workspace lies; scratch begins after it.
+  int64_t workspaceOffset = 0, workspaceBytes = 0;
+  int64_t scratchOffset() const { return workspaceOffset + workspaceBytes; }
   std::vector<PlanEntry> entries;
   std::vector<PlanOwner> owners;
   std::vector<PlanKernel> kernels;

@@ -1,0 +1,148 @@
+//===- CudaHost.cpp - the host side of programs for CUDA ------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaHost.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace mlir::blurt;
+
+CudaHost::CudaHost(ModuleOp module, int64_t workspaceOffset,
+                   int64_t workspaceBytes)
+    : HostEmitter(module), workspaceOffset(workspaceOffset),
+      workspaceBytes(workspaceBytes) {
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  kernels = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
+}
+
+static FileLineColLoc findFile(Location loc) {
+  FileLineColLoc found;
+  loc->walk([&](Location inner) {
+    found = dyn_cast<FileLineColLoc>(inner);
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+std::string blurt::describeSource(Operation *op) {
+  std::string text = op->getName().stripDialect().str();
+  if (auto group = dyn_cast<GroupOp>(op))
+    text = group.getKernel().str();
+  if (FileLineColLoc file = findFile(op->getLoc()))
+    text += (" at " + llvm::sys::path::filename(file.getFilename()) + ":" +
+             Twine(file.getLine()) + ":" + Twine(file.getColumn()))
+                .str();
+  return text;
+}
+
+int32_t
+CudaHost::getKernel(StringRef key, StringRef name, Operation *op,
+                    unsigned numArguments,
+                    llvm::function_ref<DeviceLaunch(StringRef symbol)> emit) {
+  auto [it, isNew] = kernelNumbers.try_emplace(key, kernelAttrs.size());
+  if (!isNew)
+    return it->second;
+  std::string symbol = getSymbolName("bt", name, kernelAttrs.size());
+  DeviceLaunch launch = emit(symbol);
+  Builder b(op->getContext());
+  auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>(symbol);
+  assert(function && "the emitter did not make the kernel");
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                    b.getDenseI32ArrayAttr(launch.block));
+  kernelAttrs.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("symbol", b.getStringAttr(symbol)),
+       b.getNamedAttr("source", b.getStringAttr(describeSource(op))),
+       b.getNamedAttr("grid", b.getDenseI32ArrayAttr(launch.grid)),
+       b.getNamedAttr("block", b.getDenseI32ArrayAttr(launch.block)),
+       b.getNamedAttr("shared_bytes", b.getI64IntegerAttr(launch.sharedBytes)),
+       b.getNamedAttr("num_args", b.getI64IntegerAttr(numArguments))}));
+  return it->second;
+}
+
+void CudaHost::launch(OpBuilder &builder, Location loc, int32_t kernel,
+                      ValueRange operands) {
+  Value number = arith::ConstantOp::create(builder, loc,
+                                           builder.getI32IntegerAttr(kernel));
+  Value arguments = storeArguments(builder, loc, operands);
+  call(builder, loc, "blurt_launch", {number, arguments});
+}
+
+int32_t CudaHost::getGemm(Operation *op, ArrayRef<NamedAttribute> fields) {
+  Builder b(op->getContext());
+  auto [it, isNew] =
+      gemmNumbers.insert({b.getDictionaryAttr(fields), gemmAttrs.size()});
+  if (isNew) {
+    SmallVector<NamedAttribute> all(fields);
+    all.push_back(
+        b.getNamedAttr("source", b.getStringAttr(describeSource(op))));
+    gemmAttrs.push_back(b.getDictionaryAttr(all));
+  }
+  return it->second;
+}
+
+Value CudaHost::getWorkspace(OpBuilder &builder, Location loc, int64_t offset) {
+  Value at = arith::ConstantOp::create(
+      builder, loc, builder.getI64IntegerAttr(workspaceOffset + offset));
+  return LLVM::GEPOp::create(builder, loc, arena.getType(), builder.getI8Type(),
+                             arena, ArrayRef<LLVM::GEPArg>{at});
+}
+
+int64_t CudaHost::getAlignment(Value memref) {
+  uint64_t alignment = 256;
+  auto slot = memref.getDefiningOp<SlotOp>();
+  if (!slot)
+    return getElementBytes(getElementTypeOrSelf(memref.getType()));
+  alignment = llvm::MinAlign(alignment, slot.getOffset());
+  for (int64_t step : slot.getSteps())
+    alignment = llvm::MinAlign(alignment, step);
+  return alignment;
+}
+
+void CudaHost::finish() {
+  Builder b(getModule().getContext());
+  getModule()->setAttr(
+      "blurt.device",
+      b.getDictionaryAttr(
+          {b.getNamedAttr("kernels", b.getArrayAttr(kernelAttrs)),
+           b.getNamedAttr("gemms", b.getArrayAttr(gemmAttrs)),
+           b.getNamedAttr("workspace_offset",
+                          b.getI64IntegerAttr(workspaceOffset)),
+           b.getNamedAttr("workspace_bytes",
+                          b.getI64IntegerAttr(workspaceBytes))}));
+  if (kernelAttrs.empty())
+    kernels.erase();
+}
+
+LogicalResult CudaHost::emit(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](GroupOp group) {
+        ++numGroups;
+        return emitGroup(group, *this);
+      })
+      .Case([&](GemmOp gemm) { return emitGemm(gemm, *this); })
+      .Case([&](ScatterAddOp add) { return emitScatterAdd(add, *this); })
+      .Case(
+          [&](CacheUpdateOp update) { return emitCacheUpdate(update, *this); })
+      .Case([&](AttentionOp attention) {
+        return emitAttention(attention, *this);
+      })
+      .Case(
+          [&](AttentionGradOp grad) { return emitAttentionGrad(grad, *this); });
+}
+
+void CudaHost::emitStore(OpBuilder &builder, Location loc, Value value,
+                         Value pointer) {
+  if (value.getType().isIndex())
+    value =
+        arith::IndexCastOp::create(builder, loc, builder.getI64Type(), value);
+  call(builder, loc, "blurt_device_store_i64", {pointer, value});
+}

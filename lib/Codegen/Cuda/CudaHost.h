@@ -1,0 +1,93 @@
+//===- CudaHost.h - the host side of programs for CUDA --------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// Kernels go into one gpu.module, products into a table; the host function
+// queues them by number. The tables become the module's attribute
+// `blurt.device`, from which the program table is written.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLUTRAIN_LIB_CODEGEN_CUDA_CUDAHOST_H
+#define BLUTRAIN_LIB_CODEGEN_CUDA_CUDAHOST_H
+
+#include "HostEmitter.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <array>
+
+namespace mlir::blurt {
+
+/// Geometry of a kernel: blocks, threads a block, and the dynamic shared memory
+/// of a block in bytes.
+struct DeviceLaunch {
+  std::array<int32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  int32_t sharedBytes = 0;
+};
+
+class CudaHost : public HostEmitter {
+public:
+  /// The workspace is `workspaceBytes` of the arena from `workspaceOffset`.
+  CudaHost(ModuleOp module, int64_t workspaceOffset, int64_t workspaceBytes);
+
+  gpu::GPUModuleOp getKernels() { return kernels; }
+  int64_t getWorkspaceBytes() const { return workspaceBytes; }
+
+  /// The number of the kernel of `key`. If it is new, `emit` makes a function
+  /// of `numArguments` addresses under the symbol it is given, and says how it
+  /// is launched.
+  int32_t getKernel(StringRef key, StringRef name, Operation *op,
+                    unsigned numArguments,
+                    llvm::function_ref<DeviceLaunch(StringRef)> emit);
+  /// Queues `kernel` over `operands`, memrefs or addresses.
+  void launch(OpBuilder &builder, Location loc, int32_t kernel,
+              ValueRange operands);
+  /// The number of the product described by `fields` of blurt_device_gemm.
+  int32_t getGemm(Operation *op, ArrayRef<NamedAttribute> fields);
+
+  /// The address of byte `offset` of the workspace.
+  Value getWorkspace(OpBuilder &builder, Location loc, int64_t offset = 0);
+  /// The largest power of two, up to 256, that divides the address of `memref`
+  /// in every iteration of the loops around it.
+  int64_t getAlignment(Value memref);
+
+  /// Writes `blurt.device`; the gpu.module goes if it is empty.
+  void finish();
+
+  unsigned getNumKernels() const { return kernelAttrs.size(); }
+  unsigned getNumGroups() const { return numGroups; }
+
+protected:
+  LogicalResult emit(Operation *op) override;
+  void emitStore(OpBuilder &builder, Location loc, Value value,
+                 Value pointer) override;
+
+private:
+  gpu::GPUModuleOp kernels;
+  int64_t workspaceOffset, workspaceBytes;
+  llvm::StringMap<int32_t> kernelNumbers;
+  SmallVector<Attribute> kernelAttrs, gemmAttrs;
+  llvm::MapVector<Attribute, int32_t> gemmNumbers;
+  unsigned numGroups = 0;
+};
+
+/// "layer_norm at gpt2.mlir:12:8": an op and where it was written.
+std::string describeSource(Operation *op);
+
+/// Emitters of single ops; each returns failure after a located error.
+LogicalResult emitGroup(GroupOp op, CudaHost &host);
+LogicalResult emitGemm(GemmOp op, CudaHost &host);
+LogicalResult emitScatterAdd(ScatterAddOp op, CudaHost &host);
+LogicalResult emitCacheUpdate(CacheUpdateOp op, CudaHost &host);
+LogicalResult emitAttention(AttentionOp op, CudaHost &host);
+LogicalResult emitAttentionGrad(AttentionGradOp op, CudaHost &host);
+
+} // namespace mlir::blurt
+
+#endif // BLUTRAIN_LIB_CODEGEN_CUDA_CUDAHOST_H

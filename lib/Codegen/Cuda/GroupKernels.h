@@ -1,0 +1,106 @@
+//===- GroupKernels.h - device kernels for one group ----------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// A group becomes one kernel, or two if its reduction is cut into parts so
+// that it fills the device: the first writes partial results to the workspace,
+// the second adds them up in the order of the parts.
+//
+//   Map     a thread takes one vector after another, strided by the grid.
+//   Row     the threads of a row (a warp, or a block) take its vectors in turn,
+//           combine over the lanes of a vector, over a warp, over the warps.
+//           Short rows stay in registers between one reduction and the next.
+//   Column  a thread takes one vector of columns and every n-th row; what its
+//           block's threads have is combined in their order.
+//
+// Which element joins which partial sum, in which order, is a function of the
+// extents that are reduced and kept alone.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLUTRAIN_LIB_CODEGEN_CUDA_GROUPKERNELS_H
+#define BLUTRAIN_LIB_CODEGEN_CUDA_GROUPKERNELS_H
+
+#include "CudaHost.h"
+#include "GroupBody.h"
+
+namespace mlir::blurt {
+
+struct DeviceSchedule {
+  int64_t width = 1;   ///< lanes of a vector
+  int64_t vectors = 1; ///< vectors of the vector dims
+  /// Parts of the reduction; more than one makes two kernels.
+  int64_t splits = 1;
+  /// Map: blocks. Row: threads of a row and rows of a block.
+  int64_t blocks = 1, threads = 1, rows = 1;
+  bool registers = false; ///< Row: vectors stay in registers
+  /// Column: threads along columns and along rows, blocks along columns, rows
+  /// of a part.
+  int64_t lanesX = 1, lanesY = 1, columnBlocks = 1, partRows = 1;
+
+  static DeviceSchedule get(GroupOp group, const GroupPlan &plan,
+                            int64_t workspaceBytes);
+};
+
+class DeviceGroupEmitter : GroupBody {
+public:
+  /// `alignments` has one entry for each operand of the group, in bytes.
+  DeviceGroupEmitter(GroupOp group, KernelBuilder &builder,
+                     const DeviceSchedule &schedule,
+                     ArrayRef<int64_t> alignments);
+
+  /// The only kernel, or the first of two. Arguments are inputs, tables, outs,
+  /// and the workspace if there are two.
+  DeviceLaunch emit();
+  /// The second kernel, of the same arguments.
+  DeviceLaunch emitCombine();
+
+private:
+  DeviceLaunch emitMap();
+  DeviceLaunch emitRow();
+  DeviceLaunch emitRowCombine();
+  DeviceLaunch emitColumn();
+  DeviceLaunch emitColumnCombine();
+  void emitRowRegisters(Scope &task, Value lane);
+  void emitRowLoops(Scope &task, Value lane, Value first, Value last);
+  void storeRowOutputs(Scope &task, Value lane, Value first, Value last);
+  /// Reads the operands and the kernel's position; what is global goes before
+  /// the code that follows.
+  void begin();
+  /// An `if` at the end of the current block; the builder moves into it.
+  scf::IfOp guard(Value condition);
+  Value isLess(Value lhs, int64_t rhs);
+  Value isZero(Value value);
+  Value special(StringRef what);
+
+  /// Where partial results of `reduce` begin, in bytes of the workspace.
+  int64_t partialOffset(unsigned reduce) const;
+  int64_t partialBytes(ReduceOp reduce) const;
+  /// `values`, one of each reduction, over `threads` threads; all get them.
+  SmallVector<Value> acrossThreads(ArrayRef<ReduceOp> reduces,
+                                   SmallVector<Value> values, int64_t threads,
+                                   Value thread);
+  /// Vectors of columns over the threads `thread`, `thread + lanesX`, ….
+  SmallVector<Value> acrossRows(ArrayRef<ReduceOp> reduces,
+                                SmallVector<Value> values, Value x, Value y);
+  Value shuffle(Value value, int32_t mask);
+  /// The kernel's shared memory; `bytes` is the most that is ever used.
+  Value getShared();
+  void barrier();
+  void setColumnValues(ArrayRef<ReduceOp> reduces, ArrayRef<Value> values,
+                       Scope &task, Scope &column);
+  void storeKept(Scope &task, Scope &column, Value start, Value x, Value y,
+                 Value columnBlock, Value active);
+  SmallVector<Value> identities(ArrayRef<ReduceOp> reduces);
+
+  DeviceSchedule schedule;
+  Value workspace;
+  Value thread, blockX, blockY;
+  Value sharedMemory;
+};
+
+} // namespace mlir::blurt
+
+#endif // BLUTRAIN_LIB_CODEGEN_CUDA_GROUPKERNELS_H

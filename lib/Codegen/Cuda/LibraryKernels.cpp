@@ -1,0 +1,297 @@
+//===- LibraryKernels.cpp - products, scatter, cache on CUDA --*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaHost.h"
+#include "GemmProblem.h"
+#include "KernelBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace mlir::blurt;
+
+static constexpr int64_t kThreads = 256;
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// blurt_dtype of `type`, or failure.
+static FailureOr<int64_t> getDtype(Type type) {
+  if (type.isF32())
+    return 1;
+  if (type.isBF16())
+    return 2;
+  return failure();
+}
+
+LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
+  Value out = op.getOuts()[0];
+  Type elementA = getElementTypeOrSelf(op.getA().getType());
+  Type elementC = getElementTypeOrSelf(out.getType());
+  FailureOr<int64_t> dtypeA = getDtype(elementA), dtypeC = getDtype(elementC);
+  if (failed(dtypeA) || failed(dtypeC))
+    return op.emitOpError("multiplies ")
+           << elementA << " into " << elementC
+           << ", which the CUDA target cannot, expected f32 or bf16";
+  GemmProblem p = GemmProblem::get(op);
+  int64_t compute = elementA.isBF16() ? 2 : op->hasAttr("tf32") ? 1 : 0;
+  Builder b(op.getContext());
+  SmallVector<NamedAttribute> fields;
+  auto set = [&](StringRef name, int64_t value) {
+    fields.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
+  };
+  set("compute", compute);
+  set("epilogue", 0);
+  set("dtype_ab", *dtypeA);
+  set("dtype_c", *dtypeC);
+  set("dtype_extra", 0);
+  set("trans_a", p.transA);
+  set("trans_b", p.transB);
+  set("accumulate", op.getC() ? 1 : 0);
+  set("batch", p.batch);
+  set("m", p.m);
+  set("n", p.n);
+  set("k", p.k);
+  set("lda", p.a.ld);
+  set("ldb", p.b.ld);
+  set("ldc", p.c.ld);
+  set("stride_a", p.a.stride);
+  set("stride_b", p.b.stride);
+  set("stride_c", p.c.stride);
+  set("align_a", host.getAlignment(p.aValue));
+  set("align_b", host.getAlignment(p.bValue));
+  set("align_c", host.getAlignment(out));
+  int32_t number = host.getGemm(op, fields);
+
+  OpBuilder builder(op);
+  Location loc = op.getLoc();
+  Value index = arith::ConstantOp::create(builder, loc,
+                                          builder.getI32IntegerAttr(number));
+  Value none = LLVM::ZeroOp::create(
+      builder, loc, LLVM::LLVMPointerType::get(builder.getContext()));
+  host.call(builder, loc, "blurt_device_product",
+            {index, host.getPointer(p.aValue), host.getPointer(p.bValue),
+             host.getPointer(out), none});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Scatter-add
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The thread's place, as i64.
+struct Place {
+  explicit Place(KernelBuilder &b) {
+    auto wide = [&](Value number) -> Value {
+      return arith::ExtUIOp::create(b, b.getI64Type(), number);
+    };
+    thread = wide(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
+    blockX = wide(NVVM::BlockIdXOp::create(b, b.getI32Type()));
+    blockY = wide(NVVM::BlockIdYOp::create(b, b.getI32Type()));
+  }
+  Value thread, blockX, blockY;
+};
+} // namespace
+
+static Value isLess(KernelBuilder &b, Value lhs, Value rhs) {
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, lhs, rhs);
+}
+
+/// A warp owns one row of the result and a block of its columns. It looks
+/// through all ids, 32 at a time, and adds the updates of those that name its
+/// row in ascending order.
+LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
+  auto idsType = cast<MemRefType>(op.getIds().getType());
+  auto updatesType = cast<MemRefType>(op.getUpdates().getType());
+  auto outType = cast<MemRefType>(op.getOuts()[0].getType());
+  Type element = outType.getElementType();
+  if (!element.isF32() && !element.isF64())
+    return op.emitOpError("has element type ")
+           << element
+           << ", which the CUDA target cannot add up, expected f32 or f64";
+  auto [idsStrides, o0] = idsType.getStridesAndOffset();
+  auto [updatesStrides, o1] = updatesType.getStridesAndOffset();
+  auto [outStrides, o2] = outType.getStridesAndOffset();
+  int64_t rows = outType.getDimSize(0), columns = outType.getDimSize(1);
+  int64_t count = idsType.getDimSize(0);
+
+  auto alignmentOf = [&](Value value, int64_t rowStride) {
+    return std::min<int64_t>(
+        16, llvm::MinAlign(host.getAlignment(value),
+                           rowStride * getElementBytes(element)));
+  };
+  int64_t alignUpdates = alignmentOf(op.getUpdates(), updatesStrides[0]);
+  int64_t alignOut = alignmentOf(op.getOuts()[0], outStrides[0]);
+  int64_t width = columns % 4 == 0 ? 4 : 1;
+  int64_t vectors = columns / width;
+  /// Vectors of a lane; the accumulators of a warp's block of columns.
+  int64_t perLane = std::min<int64_t>(llvm::divideCeil(vectors, 32),
+                                      std::max<int64_t>(1, 32 / width));
+  int64_t columnBlocks = llvm::divideCeil(vectors, 32 * perLane);
+
+  auto emit = [&, idsStrides = idsStrides, updatesStrides = updatesStrides,
+               outStrides = outStrides](StringRef symbol) {
+    KernelBuilder b(host.getKernels(), op.getLoc(), symbol, 3, width);
+    Value ids = b.loadArgument(0), updates = b.loadArgument(1),
+          out = b.loadArgument(2);
+    Place place(b);
+    Value lane = b.rem(place.thread, 32);
+    Value row =
+        b.add(b.mul(place.blockX, kThreads / 32), b.div(place.thread, 32));
+    scf::IfOp isRow = b.branch(isLess(b, row, b.i64(rows)), false);
+    b.setInsertionPoint(isRow.thenBlock()->getTerminator());
+
+    SmallVector<Value> starts, valid, sums;
+    for (int64_t i = 0; i < perLane; ++i) {
+      Value vector =
+          b.add(b.mul(place.blockY, 32 * perLane), b.add(lane, b.i64(32 * i)));
+      valid.push_back(isLess(b, vector, b.i64(vectors)));
+      starts.push_back(b.mul(b.min(vector, b.i64(vectors - 1)), width));
+      sums.push_back(b.constant(b.laneType(element), 0));
+    }
+    scf::ForOp tiles = b.loop(b.i64(0), b.i64(count), 32, sums);
+    Operation *yield = tiles.getBody()->getTerminator();
+    b.setInsertionPoint(yield);
+    Value n = b.add(tiles.getInductionVar(), lane);
+    Value isId = isLess(b, n, b.i64(count));
+    Type idType = idsType.getElementType();
+    Value safe = b.min(n, b.i64(count - 1));
+    Value id = b.loadScalar(idType,
+                            b.advance(idType, ids, b.mul(safe, idsStrides[0])));
+    if (idType.isInteger(32))
+      id = arith::ExtSIOp::create(b, b.getI64Type(), id);
+    Value match = arith::AndIOp::create(
+        b, isId, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, id, row));
+    Type i32 = b.getI32Type();
+    auto constant = [&](int32_t value) -> Value {
+      return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
+    };
+    Value matches = NVVM::VoteSyncOp::create(b, i32, constant(-1), match,
+                                             NVVM::VoteSyncKind::ballot);
+    SmallVector<Value> inits{matches};
+    llvm::append_range(inits, tiles.getRegionIterArgs());
+    auto loop = scf::WhileOp::create(
+        b, ValueRange(inits).getTypes(), inits,
+        [&](OpBuilder &nested, Location loc, ValueRange values) {
+          Value more = arith::CmpIOp::create(
+              nested, loc, arith::CmpIPredicate::ne, values[0],
+              arith::ConstantOp::create(nested, loc,
+                                        nested.getI32IntegerAttr(0)));
+          scf::ConditionOp::create(nested, loc, more, values);
+        },
+        [&](OpBuilder &nested, Location loc, ValueRange values) {
+          OpBuilder::InsertionGuard guard(b);
+          b.setInsertionPoint(nested.getInsertionBlock(),
+                              nested.getInsertionPoint());
+          Value least = LLVM::CountTrailingZerosOp::create(b, i32, values[0],
+                                                           b.getBoolAttr(true));
+          Value which = b.add(tiles.getInductionVar(),
+                              arith::ExtUIOp::create(b, b.getI64Type(), least));
+          Value from =
+              b.advance(element, updates, b.mul(which, updatesStrides[0]));
+          SmallVector<Value> next{arith::AndIOp::create(
+              b, values[0], arith::SubIOp::create(b, values[0], constant(1)))};
+          for (int64_t i = 0; i < perLane; ++i) {
+            Value update = b.loadVector(
+                element,
+                b.advance(element, from, b.mul(starts[i], updatesStrides[1])),
+                updatesStrides[1], {}, alignUpdates);
+            next.push_back(
+                arith::AddFOp::create(b, values[i + 1], update).getResult());
+          }
+          scf::YieldOp::create(b, next);
+        });
+    yield->setOperands(loop.getResults().drop_front());
+    b.setInsertionPoint(isRow.thenBlock()->getTerminator());
+    Value to = b.advance(element, out, b.mul(row, outStrides[0]));
+    for (int64_t i = 0; i < perLane; ++i) {
+      scf::IfOp store = b.branch(valid[i], false);
+      b.atEnd(store.thenBlock(), [&] {
+        b.storeVector(element, tiles.getResult(i),
+                      b.advance(element, to, b.mul(starts[i], outStrides[1])),
+                      outStrides[1], {}, alignOut);
+      });
+    }
+    DeviceLaunch launch;
+    launch.grid = {int32_t(llvm::divideCeil(rows, kThreads / 32)),
+                   int32_t(columnBlocks), 1};
+    launch.block = {int32_t(kThreads), 1, 1};
+    return launch;
+  };
+  std::string key = getStructureKey(op) + " " + std::to_string(alignUpdates) +
+                    " " + std::to_string(alignOut);
+  int32_t kernel = host.getKernel(key, "scatter_add", op, 3, emit);
+  OpBuilder builder(op);
+  host.launch(builder, op.getLoc(), kernel,
+              {op.getIds(), op.getUpdates(), op.getOuts()[0]});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Cache update
+//===----------------------------------------------------------------------===//
+
+/// A thread copies one element after another.
+LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, CudaHost &host) {
+  auto cacheType = cast<MemRefType>(op.getCache().getType());
+  auto rowsType = cast<MemRefType>(op.getRows().getType());
+  Type storage = getStorageType(cacheType.getElementType());
+  auto [cacheStrides, o0] = cacheType.getStridesAndOffset();
+  auto [rowsStrides, o1] = rowsType.getStridesAndOffset();
+  int64_t total = rowsType.getNumElements();
+  int64_t blocks =
+      std::clamp<int64_t>(llvm::divideCeil(total, kThreads), 1, 4096);
+
+  auto emit = [&, cacheStrides = cacheStrides,
+               rowsStrides = rowsStrides](StringRef symbol) {
+    KernelBuilder b(host.getKernels(), op.getLoc(), symbol, 3, 1);
+    Value to = b.loadArgument(0), from = b.loadArgument(1);
+    Value position = b.loadScalar(b.getI64Type(), b.loadArgument(2));
+    Place place(b);
+    Value first = b.add(b.mul(place.blockX, kThreads), place.thread);
+    scf::ForOp loop = b.loop(first, b.i64(total), blocks * kThreads);
+    b.setInsertionPoint(loop.getBody()->getTerminator());
+    Value rest = loop.getInductionVar();
+    Value toOffset = b.mul(position, cacheStrides[1]);
+    Value fromOffset = b.i64(0);
+    for (int64_t dim = rowsType.getRank() - 1; dim >= 0; --dim) {
+      int64_t extent = rowsType.getDimSize(dim);
+      Value at = dim == 0 ? rest : b.rem(rest, extent);
+      rest = b.div(rest, extent);
+      toOffset = b.add(toOffset, b.mul(at, cacheStrides[dim]));
+      fromOffset = b.add(fromOffset, b.mul(at, rowsStrides[dim]));
+    }
+    int64_t bytes = getElementBytes(cacheType.getElementType());
+    Value value = LLVM::LoadOp::create(
+        b, storage, b.advance(storage, from, fromOffset), bytes);
+    LLVM::StoreOp::create(b, value, b.advance(storage, to, toOffset), bytes);
+    DeviceLaunch launch;
+    launch.grid = {int32_t(blocks), 1, 1};
+    launch.block = {int32_t(kThreads), 1, 1};
+    return launch;
+  };
+  int32_t kernel =
+      host.getKernel(getStructureKey(op), "cache_update", op, 3, emit);
+  OpBuilder builder(op);
+  host.launch(builder, op.getLoc(), kernel,
+              {op.getCache(), op.getRows(), op.getPosition()});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+LogicalResult blurt::emitAttention(AttentionOp op, CudaHost &host) {
+  return op.emitOpError("is not known to the CUDA target");
+}
+
+LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
+  return op.emitOpError("is not known to the CUDA target");
+}
