@@ -6,6 +6,7 @@
 
 #include "blutrain/Driver/Compile.h"
 
+#include "blutrain/Codegen/Device.h"
 #include "blutrain/Codegen/Object.h"
 #include "blutrain/Pipelines/Registration.h"
 #include "blutrain/Transforms/Plan.h"
@@ -139,6 +140,29 @@ LogicalResult checkOptions(const CompileOptions &options) {
             << ", got " << value << "\n";
     return failure();
   };
+  auto archs = [&]() {
+    for (StringRef name : stages.archs)
+      if (failed(blurt::DeviceArch::parse(name))) {
+        error() << "--arch: expected sm_80 to sm_121, or one with an 'a', got '"
+                << name << "'\n";
+        return failure();
+      }
+    return success();
+  };
+  auto combinations = [&]() {
+    if (stages.target != "cuda")
+      return success();
+    if (stages.precision == "fp64") {
+      error() << "--precision: expected fp32, tf32 or bf16 with --target cuda, "
+                 "got 'fp64'\n";
+      return failure();
+    }
+    if (stages.debugMemory) {
+      error() << "--debug-memory: expected --target cpu, got 'cuda'\n";
+      return failure();
+    }
+    return success();
+  };
   // Negative: as written in the model. Not a number is none of these.
   auto dropout = [&]() {
     if (stages.dropout < 1)
@@ -148,14 +172,16 @@ LogicalResult checkOptions(const CompileOptions &options) {
     return failure();
   };
   return failure(
-      failed(oneOf("--target", options.target, {"cpu"})) ||
+      failed(oneOf("--target", stages.target, {"cpu", "cuda"})) ||
+      failed(archs()) || failed(combinations()) ||
       failed(oneOf("--precision", stages.precision, {"fp64", "fp32"})) ||
       failed(oneOf("--optimizer", stages.optimizer, {"adamw", "sgd"})) ||
       failed(oneOf("--remat", stages.remat, {"none", "cheap", "full"})) ||
       failed(within("--batch", stages.batch, 0, INT32_MAX)) ||
       failed(within("--seq", stages.seq, 0, INT32_MAX)) ||
       failed(within("--accum", stages.microbatches, 1, INT32_MAX)) ||
-      failed(within("--loss-head-bytes", stages.lossHeadBytes, 0, INT64_MAX)) ||
+      failed(
+          within("--loss-head-bytes", stages.lossHeadBytes, -1, INT64_MAX)) ||
       failed(dropout()));
 }
 
@@ -175,7 +201,7 @@ void describeProgram(ModuleOp module, const CompileOptions &options) {
                              options.input == "-" ? "stdin" : options.input)));
   NamedAttrList program;
   program.set("name", b.getStringAttr(name));
-  program.set("target", b.getStringAttr(options.target));
+  program.set("target", b.getStringAttr(options.stages.target));
   program.set("precision", b.getStringAttr(options.stages.precision));
   program.set("optimizer", b.getStringAttr(options.stages.optimizer));
   program.set("metadata", metadata.getDictionary(module.getContext()));

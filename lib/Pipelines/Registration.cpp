@@ -18,6 +18,8 @@
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -27,8 +29,8 @@ void blutrain::registerDialects(DialectRegistry &registry) {
   registry.insert<affine::AffineDialect, arith::ArithDialect,
                   cf::ControlFlowDialect, func::FuncDialect, math::MathDialect,
                   memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect,
-                  vector::VectorDialect, LLVM::LLVMDialect, blu::BluDialect,
-                  blurt::BlurtDialect>();
+                  vector::VectorDialect, LLVM::LLVMDialect, NVVM::NVVMDialect,
+                  gpu::GPUDialect, blu::BluDialect, blurt::BlurtDialect>();
 }
 
 void blutrain::registerPasses() {

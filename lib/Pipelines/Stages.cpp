@@ -69,6 +69,14 @@ static void buildBluStage(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createSetPrecisionPass(precision));
 }
 
+/// A chunk of logits stays in a cache of the CPU; on a GPU its products have to
+/// be large enough to fill the device.
+static int64_t getLossHeadBytes(const StageOptions &options) {
+  if (options.lossHeadBytes >= 0)
+    return options.lossHeadBytes;
+  return int64_t(options.target == "cuda" ? 512 : 16) << 20;
+}
+
 /// Static models to steps: the whole training step, still in blu.
 static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
   // What --remat does not know the pass refuses.
@@ -76,7 +84,7 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
                           : options.remat == "full" ? "cheap"
                                                     : options.remat;
   ChunkLossHeadPassOptions lossHead;
-  lossHead.bytes = options.lossHeadBytes;
+  lossHead.bytes = getLossHeadBytes(options);
   // Checkpoint regions are part of what is differentiated.
   if (options.remat == "full")
     pm.addPass(createRematerializePass());
@@ -119,19 +127,35 @@ static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
   PlanOptions plan;
   plan.memoryLimit = options.memoryLimit;
   plan.debugMemory = options.debugMemory;
+  // Partial sums of reductions, and what the BLAS library asks for on Hopper.
+  if (options.target == "cuda")
+    plan.workspaceBytes = 32 << 20;
   pm.addPass(createPlanPass(plan, report));
   pm.addPass(createVerifyPlanPass());
 }
 
-/// Groups to kernels of vector loops, everything else to calls of the runtime.
-static void buildKernelStage(OpPassManager &pm, const StageOptions &) {
-  pm.addPass(blurt::createBlurtEmitCpuKernels());
+/// Groups to kernels, vector loops on the CPU and threads on a GPU; everything
+/// else to calls of the runtime.
+static void buildKernelStage(OpPassManager &pm, const StageOptions &options) {
+  if (options.target == "cuda")
+    pm.addPass(blurt::createBlurtEmitCudaKernels());
+  else
+    pm.addPass(blurt::createBlurtEmitCpuKernels());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
 
 /// To the LLVM dialect, with the table that the runtime reads.
-static void buildLLVMStage(OpPassManager &pm, const StageOptions &) {
+static void buildLLVMStage(OpPassManager &pm, const StageOptions &options) {
+  // Device code first: what follows lowers host code, and takes the images for
+  // constants.
+  if (options.target == "cuda") {
+    blurt::BlurtCompileDeviceOptions device;
+    device.archs = llvm::to_vector(options.archs);
+    device.toolkit = options.cudaToolkit;
+    device.ptxFile = options.ptxFile;
+    pm.addPass(blurt::createBlurtCompileDevice(device));
+  }
   blurt::buildLowerToLLVMPipeline(pm);
 }
 
@@ -172,6 +196,10 @@ namespace {
 /// The same options for `bt-opt`, by the names of bt-compile's flags.
 struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   StageOptions defaults;
+  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or cuda"),
+                             llvm::cl::init(defaults.target)};
+  ListOption<std::string> archs{*this, "arch",
+                                llvm::cl::desc("architectures of the kernels")};
   Option<int64_t> batch{*this, "batch",
                         llvm::cl::desc("sequences (samples) a microbatch"),
                         llvm::cl::init(defaults.batch)};
@@ -194,7 +222,8 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
                             llvm::cl::init(defaults.remat)};
   Option<int64_t> lossHeadBytes{
       *this, "loss-head-bytes",
-      llvm::cl::desc("most bytes of logits at a time; 0: all"),
+      llvm::cl::desc("most bytes of logits at a time; 0: all, negative: as "
+                     "suits the target"),
       llvm::cl::init(defaults.lossHeadBytes)};
   Option<int64_t> memoryLimit{
       *this, "memory-limit",
@@ -210,6 +239,9 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
 
   StageOptions get() const {
     StageOptions options;
+    options.target = target;
+    if (!archs.empty())
+      options.archs.assign(archs.begin(), archs.end());
     options.batch = batch;
     options.seq = seq;
     options.microbatches = accum;

@@ -89,7 +89,15 @@ int main(int argc, char **argv) {
                                    cl::cat(category));
   auto output = flag("o", "executable, or MLIR with --compile-to",
                      options.output, "FILE");
-  auto target = flag("target", "cpu", options.target, "NAME");
+  auto target = flag("target", "cpu or cuda", stages.target, "NAME");
+  cl::list<std::string> archs(
+      "arch",
+      cl::desc("architectures of CUDA kernels (default: sm_80,sm_89,sm_90a)"),
+      cl::CommaSeparated, cl::value_desc("LIST"), cl::cat(category));
+  auto toolkit = flag("cuda-toolkit",
+                      "folder of the CUDA toolkit (default: CUDA_HOME, PATH, "
+                      "/usr/local/cuda)",
+                      stages.cudaToolkit, "DIR");
   auto batch =
       flag("batch", "sequences (samples) a microbatch", stages.batch, "N");
   auto seq = flag("seq", "tokens a sequence", stages.seq, "N");
@@ -131,14 +139,18 @@ int main(int argc, char **argv) {
   auto debugMemory =
       flag("debug-memory", "check every access against the memory plan",
            stages.debugMemory, "");
-  auto saveTemps =
-      flag("save-temps", "keep FILE.ll and FILE.s", options.saveTemps, "");
+  auto saveTemps = flag("save-temps", "keep FILE.ll, FILE.s and FILE.ARCH.ptx",
+                        options.saveTemps, "");
 
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv, "BluTrain compiler: a model file to a native executable\n");
 
   options.commandLine = commandLine(argc, argv);
+  if (archs.getNumOccurrences())
+    stages.archs.assign(archs.begin(), archs.end());
+  if (options.saveTemps)
+    stages.ptxFile = options.output;
   auto complain = [](const llvm::Twine &message) {
     llvm::WithColor::error(llvm::errs()) << message << "\n";
     return 1;

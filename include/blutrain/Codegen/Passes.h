@@ -22,6 +22,9 @@ namespace mlir::blurt {
 /// math and func. Registered as `blurt-lower-to-llvm`.
 void buildLowerToLLVMPipeline(OpPassManager &manager);
 
+/// Device kernels, in a module of their own, to the LLVM and NVVM dialects.
+void buildLowerKernelsPipeline(OpPassManager &manager);
+
 void registerCodegenPipelines();
 
 } // namespace mlir::blurt

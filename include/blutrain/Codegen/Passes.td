@@ -157,6 +157,42 @@ def BlurtExpandMath : Pass<"blurt-expand-math", "::mlir::ModuleOp"> {
   ];
 }
 
+def BlurtCompileDevice : Pass<"blurt-compile-device", "::mlir::ModuleOp"> {
+  let summary = "compile the kernels of a CUDA program to machine code";
+  let description = [{
+    Lowers the gpu.module `kernels` to the LLVM dialect, translates it to PTX for
+    each architecture, links libdevice, and runs ptxas. The images become
+    constants of the host module, listed in `blurt.device`. The PTX of the lowest
+    plain architecture goes in as well, for devices that no image fits. Does
+    nothing to modules without `blurt.device`. A kernel with spills or a stack
+    frame draws a warning.
+
+    Before:
+    ```mlir
+    module attributes {blurt.device = {kernels = [...], ...} } {
+      gpu.module @kernels { llvm.func @bt_square_0(...) ... }
+    }
+    ```
+    After:
+    ```mlir
+    module attributes {blurt.device = {images = [{arch = 80 : i64, kind = 0 : i64,
+        symbol = "blurt_image_0", ...} ], kernels = [...], ...} } {
+      llvm.mlir.global private constant @blurt_image_0("\7FELF...")
+    }
+    ```
+  }];
+  let options = [
+    ListOption<"archs", "arch", "std::string",
+               "Architectures, sm_80 or sm_90a for example">,
+    Option<"toolkit", "toolkit", "std::string", /*default=*/"\"\"",
+           "Folder of the CUDA toolkit; searched for if empty">,
+    Option<"ptxFile", "ptx", "std::string", /*default=*/"\"\"",
+           "Write the PTX of each architecture to this name plus .ARCH.ptx">,
+    Option<"resourceFile", "resources", "std::string", /*default=*/"\"\"",
+           "Append what ptxas says of each kernel to this file">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def BlurtEmitProgramTable
     : Pass<"blurt-emit-program-table", "::mlir::ModuleOp"> {
   let summary = "write the program table that the runtime reads";

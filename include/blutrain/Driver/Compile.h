@@ -16,7 +16,6 @@ namespace blutrain {
 struct CompileOptions {
   std::string input = "-";
   std::string output;
-  std::string target = "cpu";
   StageOptions stages;
   /// The input is what `from` leaves; the output is what `to` leaves, as MLIR
   /// text, or the executable if there is no `to`.

@@ -32,14 +32,19 @@ struct StageOptions {
   int64_t batch = 0;        ///< sequences (samples) a microbatch; 0: as written
   int64_t seq = 0;          ///< tokens a sequence; 0: as written
   int64_t microbatches = 1; ///< microbatches a step
+  std::string target = "cpu"; ///< or `cuda`
+  /// Of the kernels of a program for CUDA.
+  std::vector<std::string> archs{"sm_80", "sm_89", "sm_90a"};
+  std::string cudaToolkit; ///< its folder; searched for if empty
+  std::string ptxFile;     ///< prefix of files for the PTX, if any
   std::string precision = "fp32";
   std::string optimizer = "adamw";
   double dropout = -1; ///< negative: as written
   /// What the backward pass computes again: `none` (views only), `cheap` (norms
   /// and activations), `full` (whole stack iterations).
   std::string remat = "cheap";
-  /// Most bytes of logits a chunk; 0: no chunks.
-  int64_t lossHeadBytes = 16 << 20;
+  /// Most bytes of logits a chunk; 0: no chunks, negative: as suits the target.
+  int64_t lossHeadBytes = -1;
   int64_t memoryLimit = 0; ///< bytes, 0: none
   bool vjp = false;        ///< compile the vector-Jacobian product
   bool debugMemory = false;

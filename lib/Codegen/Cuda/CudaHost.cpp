@@ -58,6 +58,10 @@ CudaHost::getKernel(StringRef key, StringRef name, Operation *op,
   assert(function && "the emitter did not make the kernel");
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                     b.getDenseI32ArrayAttr(launch.block));
+  // Left alone, ptxas would rather spill than have a block less on a processor.
+  if (!function->hasAttr(NVVM::NVVMDialect::getMinctasmAttrName()))
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      b.getI32IntegerAttr(1));
   kernelAttrs.push_back(b.getDictionaryAttr(
       {b.getNamedAttr("symbol", b.getStringAttr(symbol)),
        b.getNamedAttr("source", b.getStringAttr(describeSource(op))),

@@ -91,8 +91,8 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
     bool single = plan.loopDims.empty();
     if (single && isSplittable(group, plan) &&
         plan.vectorPoints >= 2 * kRowPart && kept <= 4096) {
-      s.splits =
-          std::min<int64_t>(kMaxSplits, llvm::divideCeil(plan.vectorPoints, kRowPart));
+      s.splits = std::min<int64_t>(
+          kMaxSplits, llvm::divideCeil(plan.vectorPoints, kRowPart));
       int64_t bytes = 8 * kept * int64_t(plan.phases[0].size());
       while (s.splits > 1 && s.splits * bytes > workspaceBytes)
         s.splits /= 2;
@@ -122,7 +122,8 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
     s.columnBlocks = llvm::divideCeil(s.vectors, s.lanesX);
     s.partRows = rows;
     if (isSplittable(group, plan) && rows >= 2 * kColumnPart) {
-      s.splits = std::min<int64_t>(kMaxSplits, llvm::divideCeil(rows, kColumnPart));
+      s.splits =
+          std::min<int64_t>(kMaxSplits, llvm::divideCeil(rows, kColumnPart));
       int64_t bytes =
           8 * kept * plan.vectorPoints * int64_t(plan.phases[0].size());
       while (s.splits > 1 && s.splits * bytes > workspaceBytes)
