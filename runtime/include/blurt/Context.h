@@ -6,7 +6,8 @@
 //
 // The `ctx` argument of a program's entries, handed back by compiled code in
 // every callback of blurt.h. Owns the thread pool, and the shadow map once a
-// program built with --debug-memory makes its first report.
+// program built with --debug-memory makes its first report; knows the device
+// code of a program that has some.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,11 +22,17 @@
 
 namespace blurt {
 
+class CudaCode;
+
 class Context {
 public:
   explicit Context(unsigned threads) : threadPool(threads) {}
 
   ThreadPool &pool() { return threadPool; }
+
+  /// Null for a program for the CPU.
+  CudaCode *code() { return deviceCode; }
+  void setCode(CudaCode *code) { deviceCode = code; }
 
   /// The shadow map, made on first use by the function below.
   ShadowMemory &shadow() {
@@ -41,6 +48,7 @@ public:
 
 private:
   ThreadPool threadPool;
+  CudaCode *deviceCode = nullptr;
   std::unique_ptr<ShadowMemory> shadowMemory;
   std::function<std::unique_ptr<ShadowMemory>()> makeShadow;
 };

@@ -38,6 +38,8 @@ struct TensorInstance {
 
 /// Elements of one iteration.
 int64_t elementCount(const blurt_tensor &tensor);
+/// Bytes from the first to the last element of all iterations.
+uint64_t storedBytes(const blurt_tensor &tensor);
 /// "f32[4, 8]".
 std::string typeString(const blurt_tensor &tensor);
 

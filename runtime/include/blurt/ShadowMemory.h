@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ public:
   /// Covers `bytes` bytes at `arena`; all of it starts dead.
   ShadowMemory(std::byte *arena, uint64_t bytes)
       : arena(arena), shadow(bytes, Dead) {}
+
+  /// How to fill a range that the host must not touch with 0xFF.
+  void setPoison(std::function<void(void *, uint64_t)> fill) {
+    poison = std::move(fill);
+  }
 
   /// The range is written from now on.
   void define(const void *address, uint64_t bytes, const char *what);
@@ -50,6 +56,7 @@ private:
                     const char *what) const;
 
   std::byte *arena;
+  std::function<void(void *, uint64_t)> poison;
   std::vector<uint8_t> shadow;
   uint64_t live = 0, highestLive = 0, highestEnd = 0;
 };

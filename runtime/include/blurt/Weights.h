@@ -4,13 +4,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `arena` is the base of the program's arena in all of these.
+// An arena that the host must not touch is filled and read tensor by tensor
+// through a buffer.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef BLURT_WEIGHTS_H
 #define BLURT_WEIGHTS_H
 
+#include "blurt/Arena.h"
 #include "blurt/Program.h"
 #include "blurt/Safetensors.h"
 #include "blurt/ThreadPool.h"
@@ -25,7 +27,7 @@ namespace blurt {
 /// (seed, the tensor's name with `{i}` replaced, the element's row-major
 /// index).
 void initialiseParameters(const blurt_program &program, uint64_t seed,
-                          std::byte *arena, ThreadPool &pool);
+                          const Arena &arena, ThreadPool &pool);
 
 /// Reads every parameter from `path`, converting F64, F32, BF16 or F16. Names
 /// are export names, optionally prefixed with `transformer.` in the file. The
@@ -34,12 +36,12 @@ void initialiseParameters(const blurt_program &program, uint64_t seed,
 /// Throws Error if a parameter is missing, has another shape, or the file holds
 /// more.
 void loadParameters(const std::string &path, const blurt_program &program,
-                    std::byte *arena, ThreadPool &pool);
+                    const Arena &arena, ThreadPool &pool);
 
 /// Writes tensors under their export names, in the program's dtypes.
 void saveTensors(const std::string &path,
-                 const std::vector<TensorInstance> &tensors,
-                 const std::byte *arena, const SafetensorsMetadata &metadata);
+                 const std::vector<TensorInstance> &tensors, const Arena &arena,
+                 const SafetensorsMetadata &metadata);
 
 /// Bytes that `saveTensors` writes, about.
 uint64_t savedBytes(const std::vector<TensorInstance> &tensors);

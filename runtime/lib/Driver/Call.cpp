@@ -127,7 +127,7 @@ void blurt::reportMemoryCheck(Session &session) {
 void blurt::runCall(const blurt_program &program, const CallOptions &options) {
   const blurt_entry &entry = requireEntry(program, options.entry, "call");
   SafetensorsFile inputs(options.inputs);
-  Session session(program, resolveThreadCount(options.threads));
+  Session session(program, options.session());
   std::vector<TensorInstance> state, outputs;
   auto collect = [](std::span<const blurt_tensor> tensors, int32_t role,
                     std::vector<TensorInstance> &into) {
@@ -137,14 +137,19 @@ void blurt::runCall(const blurt_program &program, const CallOptions &options) {
   for (int32_t role : {BLURT_PARAM, BLURT_MOMENT1, BLURT_MOMENT2, BLURT_CACHE})
     collect(stateOf(program), role, state);
   // Parameters have to be there, other state begins at zero unless it is.
+  std::vector<std::byte> value;
   for (const TensorInstance &t : state)
-    if (t.tensor->role == BLURT_PARAM || inputs.entries().count(fileName(t)))
-      fill(options.inputs, inputs, t, session.arena() + t.offset);
-    else
-      std::memset(session.arena() + t.offset, 0, t.bytes());
+    if (t.tensor->role == BLURT_PARAM || inputs.entries().count(fileName(t))) {
+      value.resize(t.bytes());
+      fill(options.inputs, inputs, t, value.data());
+      session.arena().write(t.offset, value.data(), value.size());
+    } else {
+      session.arena().zero(t.offset, t.bytes());
+    }
   for (int32_t role : {BLURT_INPUT, BLURT_SCALAR})
     for (const TensorInstance &t : instances(tensorsOf(entry), role))
-      fill(options.inputs, inputs, t, session.arena() + t.offset);
+      fill(options.inputs, inputs, t,
+           session.stage(*t.tensor) + (t.offset - t.tensor->offset));
   session.run(entry);
   reportMemoryCheck(session);
   if (options.outputs.empty())

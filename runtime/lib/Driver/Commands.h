@@ -25,7 +25,11 @@ namespace blurt {
 
 struct CommonOptions {
   int64_t threads = 0; ///< 0: chosen by resolveThreadCount
+  int64_t device = -1; ///< negative: chosen by resolveDevice
+  std::string tune;
   bool quiet = false;
+
+  SessionOptions session() const;
 };
 
 struct TrainOptions : CommonOptions {
@@ -35,7 +39,7 @@ struct TrainOptions : CommonOptions {
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double momentum = 0, clip = 1.0;
   int64_t seed = 1;
-  bool shuffle = false;
+  bool shuffle = false, kernelTimes = false;
   /// Optimizer flags given on the command line, by the scalar each sets.
   std::set<std::string> given;
 };
@@ -55,6 +59,12 @@ struct GenerateOptions : CommonOptions {
 
 struct InfoOptions : CommonOptions {
   bool memory = false;
+  std::string snapshot;
+};
+
+struct TuneOptions : CommonOptions {
+  std::string output;
+  int64_t repeat = 20;
 };
 
 struct CallOptions : CommonOptions {
@@ -67,6 +77,7 @@ void runEval(const blurt_program &program, const EvalOptions &options);
 void runGenerate(const blurt_program &program, const GenerateOptions &options);
 void runInfo(const blurt_program &program, const InfoOptions &options);
 void runCall(const blurt_program &program, const CallOptions &options);
+void runTune(const blurt_program &program, const TuneOptions &options);
 
 /// In a debug build, says on stderr what its memory check saw.
 void reportMemoryCheck(Session &session);

@@ -44,7 +44,28 @@ void checkNamed(const CLI::App &command,
       throw badInput(std::string(flag) + ": expected the name of a file");
 }
 
-void addCommon(CLI::App &command, CommonOptions &options) {
+/// The options that choose where a program for CUDA runs.
+void addDevice(CLI::App &command, CommonOptions &options,
+               const blurt_program &program) {
+  if (!program.device)
+    return;
+  command
+      .add_option("--device", options.device,
+                  "GPU to use (default: BLURT_DEVICE, else 0)")
+      ->check(wholeNumber(0, 1023));
+}
+
+void addTune(CLI::App &command, CommonOptions &options,
+             const blurt_program &program) {
+  if (program.device)
+    command.add_option("--tune", options.tune,
+                       "algorithms of matrix products, as the command tune "
+                       "wrote them");
+}
+
+void addCommon(CLI::App &command, CommonOptions &options,
+               const blurt_program &program) {
+  addDevice(command, options, program);
   command
       .add_option(
           "--threads", options.threads,
@@ -86,8 +107,10 @@ struct Unsupported {
   }
 };
 
-void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported) {
-  addCommon(command, o);
+void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
+                 const blurt_program &program) {
+  addCommon(command, o, program);
+  addTune(command, o, program);
   command
       .add_option("--data", o.data, "token shards, a glob pattern in quotes")
       ->required();
@@ -158,7 +181,12 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported) {
   unsupported.flag(command, "--resume");
   unsupported.option(command, "--timeout");
   unsupported.option(command, "--devices");
-  unsupported.option(command, "--tune", "not needed for target cpu");
+  if (program.device)
+    command.add_flag("--kernel-times", o.kernelTimes,
+                     "print the device's time by kernel in one step");
+  else
+    for (const char *flag : {"--tune", "--device"})
+      unsupported.option(command, flag, "not needed for target cpu");
 }
 
 void finishTrain(const CLI::App &command, TrainOptions &o) {
@@ -192,8 +220,10 @@ void finishTrain(const CLI::App &command, TrainOptions &o) {
       o.given.insert(scalar);
 }
 
-void defineEval(CLI::App &command, EvalOptions &o) {
-  addCommon(command, o);
+void defineEval(CLI::App &command, EvalOptions &o,
+                const blurt_program &program) {
+  addCommon(command, o, program);
+  addTune(command, o, program);
   command
       .add_option("--data", o.data, "token shards, a glob pattern in quotes")
       ->required();
@@ -208,8 +238,10 @@ void defineEval(CLI::App &command, EvalOptions &o) {
                      "standard output");
 }
 
-void defineGenerate(CLI::App &command, GenerateOptions &o) {
-  addCommon(command, o);
+void defineGenerate(CLI::App &command, GenerateOptions &o,
+                    const blurt_program &program) {
+  addCommon(command, o, program);
+  addTune(command, o, program);
   command.add_option("--weights", o.weights, "weights (safetensors)")
       ->required();
   auto *prompt = command.add_option(
@@ -234,8 +266,10 @@ void defineGenerate(CLI::App &command, GenerateOptions &o) {
                      "llm.c tokenizer file; byte-level vocabularies need none");
 }
 
-void defineCall(CLI::App &command, CallOptions &o) {
-  addCommon(command, o);
+void defineCall(CLI::App &command, CallOptions &o,
+                const blurt_program &program) {
+  addCommon(command, o, program);
+  addTune(command, o, program);
   command.add_option("--entry", o.entry, "entry to call, once")->required();
   command
       .add_option("--inputs", o.inputs,
@@ -261,22 +295,34 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   InfoOptions info;
   Unsupported unsupported;
   CLI::App *trainCommand = app.add_subcommand("train", "train the model");
-  defineTrain(*trainCommand, train, unsupported);
+  defineTrain(*trainCommand, train, unsupported, program);
   CLI::App *evalCommand = app.add_subcommand("eval", "mean loss on data");
-  defineEval(*evalCommand, eval);
+  defineEval(*evalCommand, eval, program);
   CLI::App *generateCommand = app.add_subcommand("generate", "continue a text");
-  defineGenerate(*generateCommand, generate);
+  defineGenerate(*generateCommand, generate, program);
   CLI::App *infoCommand = app.add_subcommand("info", "what this program is");
   infoCommand->add_flag("--memory", info.memory,
                         "who owns the memory; allocates the arena");
+  infoCommand->add_option("--snapshot", info.snapshot,
+                          "where to write the allocators' blocks (JSON); "
+                          "implies --memory");
+  addDevice(*infoCommand, info, program);
   CallOptions call;
   CLI::App *callCommand = app.add_subcommand(
       "call", "run one entry on tensors from a file, for tests");
-  defineCall(*callCommand, call);
+  defineCall(*callCommand, call, program);
   CLI::App *tuneCommand =
       app.add_subcommand("tune", "choose library algorithms for this machine");
-  std::string tuneOutput;
-  tuneCommand->add_option("-o", tuneOutput, "where to write the choice");
+  TuneOptions tune;
+  tuneCommand->add_option("-o", tune.output, "where to write the choice");
+  if (program.device) {
+    addCommon(*tuneCommand, tune, program);
+    tuneCommand->get_option("-o")->required();
+    tuneCommand
+        ->add_option("--repeat", tune.repeat, "times each candidate runs")
+        ->capture_default_str()
+        ->check(wholeNumber(1, 100'000));
+  }
   auto named = [&](CLI::App *command) {
     return command->get_name() == argv[1];
   };
@@ -307,10 +353,14 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
                 std::numeric_limits<double>::infinity());
     runGenerate(program, generate);
   } else if (*infoCommand) {
+    checkNamed(*infoCommand, {"--snapshot"});
     runInfo(program, info);
   } else if (*callCommand) {
     checkNamed(*callCommand, {"--outputs"});
     runCall(program, call);
+  } else if (program.device) {
+    checkNamed(*tuneCommand, {"-o"});
+    runTune(program, tune);
   } else {
     throw badInput(std::string("tune: not needed for target ") +
                    program.target);
@@ -321,6 +371,10 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
 }
 
 } // namespace
+
+SessionOptions CommonOptions::session() const {
+  return {resolveThreadCount(threads), device, tune};
+}
 
 int blurt::runProgram(const blurt_program &program, int argc, char **argv) {
   try {

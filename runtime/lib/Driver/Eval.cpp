@@ -87,10 +87,11 @@ uint64_t Evaluator::tokenCount() const {
 double Evaluator::meanLoss() {
   double sum = 0;
   for (uint64_t i = 0; i < batches; ++i) {
-    reader.read(i, reinterpret_cast<int32_t *>(session.address(*inputs.tokens)),
-                reinterpret_cast<int32_t *>(session.address(*inputs.targets)));
-    session.run(entry);
-    sum += session.readElement(loss);
+    reader.read(i, reinterpret_cast<int32_t *>(session.stage(*inputs.tokens)),
+                reinterpret_cast<int32_t *>(session.stage(*inputs.targets)));
+    uint64_t call = session.queue(entry);
+    session.finish(call);
+    sum += session.number(call, loss);
   }
   double mean = sum / double(batches);
   if (!std::isfinite(mean))
@@ -100,7 +101,7 @@ double Evaluator::meanLoss() {
 
 void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
   const blurt_entry &entry = requireEntry(program, "eval", "eval");
-  Session session(program, resolveThreadCount(options.threads));
+  Session session(program, options.session());
   Evaluator evaluator(session, entry, "--data", options.data, options.batches,
                       "eval");
   loadParameters(options.weights, program, session.arena(), session.pool());

@@ -48,8 +48,7 @@ public:
         prefill(requireEntry(program, "prefill", "generate")),
         decode(requireEntry(program, "decode", "generate")),
         vocabSize(required("vocab_size")), context(required("context")),
-        vocabulary(chooseVocabulary()),
-        session(program, resolveThreadCount(options.threads)),
+        vocabulary(chooseVocabulary()), session(program, options.session()),
         random(uint64_t(options.seed), "generate") {
     for (const blurt_entry *entry : {&prefill, &decode})
       checkEntry(*entry);
@@ -169,22 +168,19 @@ private:
             int64_t position) {
     const blurt_tensor &tokens = *findTensor(entry, BLURT_INPUT, "tokens");
     const blurt_tensor &out = *findTensor(entry, BLURT_OUTPUT, "logits");
-    std::byte *to = session.address(tokens);
+    std::byte *to = session.stage(tokens);
     std::memset(to, 0, uint64_t(elementCount(tokens)) * sizeof(int32_t));
     std::memcpy(to, ids, uint64_t(count) * sizeof(int32_t));
     if (const blurt_tensor *t = findTensor(entry, BLURT_SCALAR, "position"))
       session.writeScalar(*t, position);
     session.run(entry);
     int64_t columns = out.shape[out.rank - 1];
-    logits.resize(size_t(vocabSize));
-    for (int64_t i = 0; i < vocabSize; ++i) {
-      double value = session.readElement(out, (count - 1) * columns + i);
+    logits = session.readElements(out, (count - 1) * columns, vocabSize);
+    for (double value : logits)
       if (std::isnan(value))
         throw failure("the logits at position " +
                       std::to_string(position + count - 1) +
                       " are not numbers");
-      logits[size_t(i)] = value;
-    }
   }
 
   int32_t sample(uint64_t draw) const {

@@ -29,8 +29,29 @@ uint64_t bytesOf(std::span<const blurt_tensor> tensors, int32_t role) {
   return bytes;
 }
 
+void printCode(const blurt_device_code &code) {
+  std::string images;
+  for (int32_t i = 0; i < code.num_images; ++i)
+    images += (i ? ", " : "") + imageName(code.images[i]);
+  row("device code", images + "; " + std::to_string(code.num_kernels) +
+                         " kernels, " + std::to_string(code.num_gemms) +
+                         " products");
+}
+
+void printAllocator(const char *label, const CachingAllocator &allocator) {
+  AllocatorStats stats = allocator.stats();
+  std::printf(
+      "  %s: %s live in %llu block%s, %s reserved in %llu "
+      "segment%s, peak %s\n",
+      label, formatBytes(stats.allocated).c_str(),
+      static_cast<unsigned long long>(stats.liveBlocks),
+      stats.liveBlocks == 1 ? "" : "s", formatBytes(stats.reserved).c_str(),
+      static_cast<unsigned long long>(stats.segments),
+      stats.segments == 1 ? "" : "s", formatBytes(stats.peakReserved).c_str());
+}
+
 void printMemory(const blurt_program &program, const InfoOptions &options) {
-  Session session(program, resolveThreadCount(options.threads));
+  Session session(program, options.session());
   std::printf("\nmemory\n");
   row("  arena", exact(program.peak_bytes));
   row("  state", exact(program.state_bytes));
@@ -74,15 +95,29 @@ void printMemory(const blurt_program &program, const InfoOptions &options) {
                 formatBytes(largest[i].bytes()).c_str(),
                 typeString(*largest[i].tensor).c_str(),
                 largest[i].name.c_str());
-  AllocatorStats stats = session.memory().stats();
-  std::printf(
-      "  allocator: %s live in %llu block%s, %s reserved in %llu "
-      "segment%s, peak %s\n",
-      formatBytes(stats.allocated).c_str(),
-      static_cast<unsigned long long>(stats.liveBlocks),
-      stats.liveBlocks == 1 ? "" : "s", formatBytes(stats.reserved).c_str(),
-      static_cast<unsigned long long>(stats.segments),
-      stats.segments == 1 ? "" : "s", formatBytes(stats.peakReserved).c_str());
+  if (const CudaDevice *device = session.device()) {
+    const blurt_device_code &code = *program.device;
+    row("  workspace", exact(code.workspace_bytes) + " of the arena");
+    std::printf("  outside the arena, on %s\n", device->description().c_str());
+    for (const DeviceReserve &reserve : device->reserves())
+      if (reserve.name != "arena")
+        std::printf("    %-28s%s\n", reserve.name.c_str(),
+                    exact(reserve.bytes).c_str());
+    DeviceMemory memory = session.deviceMemory();
+    std::printf("  in use on the device: %s of %s\n",
+                exact(memory.used).c_str(), exact(memory.total).c_str());
+  }
+  printAllocator("allocator", session.memory());
+  if (session.pinnedMemory())
+    printAllocator("pinned memory", *session.pinnedMemory());
+  if (options.snapshot.empty())
+    return;
+  std::string text = "{\"allocators\": [" + session.memory().snapshot();
+  if (session.pinnedMemory())
+    text += ", " + session.pinnedMemory()->snapshot();
+  AtomicFile file(options.snapshot);
+  file.write(text + "]}\n");
+  file.commit();
 }
 
 } // namespace
@@ -107,6 +142,8 @@ void blurt::runInfo(const blurt_program &program, const InfoOptions &options) {
   for (int32_t i = 0; i < program.num_metadata; ++i)
     row(i == 0 ? "metadata" : "", std::string(program.metadata[i].key) + " = " +
                                       program.metadata[i].value);
-  if (options.memory)
+  if (program.device)
+    printCode(*program.device);
+  if (options.memory || !options.snapshot.empty())
     printMemory(program, options);
 }

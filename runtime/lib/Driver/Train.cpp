@@ -7,11 +7,13 @@
 #include "Commands.h"
 #include "Progress.h"
 #include "blurt/Error.h"
+#include "blurt/File.h"
 #include "blurt/Weights.h"
 
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -41,7 +43,7 @@ public:
     reader.emplace("--data", *stream, inputs.rows, inputs.length);
     if (options.shuffle)
       reader->shuffle(uint64_t(options.seed));
-    session.emplace(program, resolveThreadCount(options.threads));
+    session.emplace(program, options.session());
     if (!options.val.empty())
       validation.emplace(*session, requireEntry(program, "eval", "--val"),
                          "--val", options.val, options.valBatches, "--val");
@@ -55,19 +57,24 @@ public:
   void run() {
     Progress progress(options.steps, options.quiet);
     for (int64_t step = 0; step < options.steps; ++step) {
-      if (options.valEvery > 0 && step % options.valEvery == 0)
+      if (options.valEvery > 0 && step % options.valEvery == 0) {
+        retire(0, progress);
         validate(step, progress);
-      auto start = std::chrono::steady_clock::now();
-      Result result = runStep(step);
-      std::chrono::duration<double> took =
-          std::chrono::steady_clock::now() - start;
-      record(step, result, took.count());
-      if (step == 0 && !options.dumpGrads.empty())
+      }
+      bool timed = options.kernelTimes && step == timedStep();
+      if (timed)
+        session->code()->startTimes();
+      queueStep(step);
+      if (timed)
+        times = session->code()->takeTimes();
+      bool first = step == 0 && !options.dumpGrads.empty();
+      retire(first ? 0 : session->callsAhead(), progress);
+      if (first)
         saveTensors(options.dumpGrads,
                     instances(tensorsOf(entry), BLURT_GRADIENT),
                     session->arena(), fileMetadata(program));
-      progress.step(step, result.loss, tokensPerStep(), took.count());
     }
+    retire(0, progress);
     validate(options.steps, progress);
     progress.finish();
     if (!options.metrics.empty())
@@ -76,14 +83,43 @@ public:
       saveTensors(options.save, instances(stateOf(program), BLURT_PARAM),
                   session->arena(), fileMetadata(program));
     reportMemoryCheck(*session);
+    reportDevice();
   }
 
 private:
+  using Clock = std::chrono::steady_clock;
+
+  /// A step that was queued and whose numbers were not read yet.
+  struct Pending {
+    int64_t step;
+    uint64_t call;
+    double rate;
+    Clock::time_point start;
+  };
+
   struct Result {
     double loss;
     double gradNorm; ///< meaningful if the program has that output
     double rate;
+    double seconds;
   };
+
+  /// Late enough that caches and clocks have settled.
+  int64_t timedStep() const { return std::min<int64_t>(10, options.steps - 1); }
+
+  /// Reads the numbers of queued steps until only `ahead` are left.
+  void retire(size_t ahead, Progress &progress) {
+    while (pending.size() > ahead) {
+      Pending step = pending.front();
+      pending.pop_front();
+      Result result = readStep(step);
+      record(step.step, result);
+      progress.step(step.step, result.loss, tokensPerStep(), result.seconds);
+    }
+    // What comes next does not follow at once.
+    if (ahead == 0)
+      previousCall.reset();
+  }
 
   int64_t tokensPerStep() const { return inputs.rows * inputs.length; }
 
@@ -125,17 +161,16 @@ private:
                     /*device=*/true);
   }
 
-  Result runStep(int64_t step) {
-    double rate = options.schedule.rate(step);
-    reader->read(
-        uint64_t(step),
-        reinterpret_cast<int32_t *>(session->address(*inputs.tokens)),
-        reinterpret_cast<int32_t *>(session->address(*inputs.targets)));
+  void queueStep(int64_t step) {
+    Pending queued{step, 0, options.schedule.rate(step), Clock::now()};
+    reader->read(uint64_t(step),
+                 reinterpret_cast<int32_t *>(session->stage(*inputs.tokens)),
+                 reinterpret_cast<int32_t *>(session->stage(*inputs.targets)));
     auto set = [&](const char *name, auto value) {
       if (const blurt_tensor *t = findTensor(entry, BLURT_SCALAR, name))
         session->writeScalar(*t, value);
     };
-    set("lr", rate);
+    set("lr", queued.rate);
     set("beta1", options.beta1);
     set("beta2", options.beta2);
     set("eps", options.eps);
@@ -144,14 +179,28 @@ private:
     set("clip", options.clip);
     set("step", step + 1);
     set("seed", options.seed);
-    session->run(entry);
-    Result result{session->readElement(loss),
-                  gradNorm ? session->readElement(*gradNorm) : 0, rate};
+    queued.call = session->queue(entry);
+    pending.push_back(queued);
+  }
+
+  Result readStep(const Pending &queued) {
+    session->finish(queued.call);
+    Result result{session->number(queued.call, loss),
+                  gradNorm ? session->number(queued.call, *gradNorm) : 0,
+                  queued.rate, 0};
+    if (session->device()) {
+      bool follows = previousCall && *previousCall + 1 == queued.call;
+      result.seconds = session->milliseconds(queued.call, follows) * 1e-3;
+      previousCall = queued.call;
+    } else {
+      std::chrono::duration<double> took = Clock::now() - queued.start;
+      result.seconds = took.count();
+    }
+    std::string where = "step " + std::to_string(queued.step);
     if (!std::isfinite(result.loss))
-      throw failure("step " + std::to_string(step) + ": the loss is " +
-                    std::to_string(result.loss));
+      throw failure(where + ": the loss is " + std::to_string(result.loss));
     if (!std::isfinite(result.gradNorm))
-      throw failure("step " + std::to_string(step) + ": the gradient norm is " +
+      throw failure(where + ": the gradient norm is " +
                     std::to_string(result.gradNorm));
     return result;
   }
@@ -163,7 +212,7 @@ private:
     return *metrics;
   }
 
-  void record(int64_t step, const Result &result, double seconds) {
+  void record(int64_t step, const Result &result) {
     if (options.metrics.empty())
       return;
     nlohmann::ordered_json line;
@@ -173,9 +222,63 @@ private:
       line["grad_norm"] = result.gradNorm;
     line["lr"] = result.rate;
     line["tokens"] = (step + 1) * tokensPerStep();
-    line["step_ms"] = seconds * 1e3;
-    line["tokens_per_s"] = double(tokensPerStep()) / seconds;
+    line["step_ms"] = result.seconds * 1e3;
+    line["tokens_per_s"] = double(tokensPerStep()) / result.seconds;
+    if (session->device())
+      addDevice(step, line);
     openMetrics().append(line.dump());
+  }
+
+  void addDevice(int64_t step, nlohmann::ordered_json &line) {
+    if (step == 0) {
+      line["device"] = session->device()->name();
+      if (!session->code()->tuneHash().empty())
+        line["gemm_file"] = session->code()->tuneHash();
+    }
+    if (step + 1 == options.steps) {
+      DeviceMemory memory = session->deviceMemory();
+      line["arena_bytes"] = memory.arena;
+      line["allocated_bytes"] = memory.reserved;
+      line["pinned_bytes"] = memory.pinned;
+      line["device_bytes"] = memory.used;
+      line["device_bytes_at_start"] = memory.usedFirst;
+    }
+  }
+
+  void reportDevice() {
+    if (!session->device())
+      return;
+    if (!options.quiet) {
+      DeviceMemory memory = session->deviceMemory();
+      std::fprintf(stderr,
+                   "note: device memory: arena %s, allocated %s; in use on %s: "
+                   "%s, of which %s before the program's own\n",
+                   formatBytes(memory.arena).c_str(),
+                   formatBytes(memory.reserved).c_str(),
+                   session->device()->description().c_str(),
+                   formatBytes(memory.used).c_str(),
+                   formatBytes(memory.usedFirst).c_str());
+    }
+    if (options.kernelTimes)
+      printTimes();
+  }
+
+  void printTimes() const {
+    double sum = 0;
+    uint64_t count = 0;
+    for (const KernelTime &time : times) {
+      sum += time.milliseconds;
+      count += time.count;
+    }
+    std::printf("time by kernel in step %lld\n%10s %6s %6s  kernel\n",
+                static_cast<long long>(timedStep()), "ms", "share", "count");
+    for (size_t i = 0; i < std::min<size_t>(times.size(), 30); ++i)
+      std::printf("%10.3f %5.1f%% %6llu  %s  (%s)\n", times[i].milliseconds,
+                  100 * times[i].milliseconds / sum,
+                  static_cast<unsigned long long>(times[i].count),
+                  times[i].name.c_str(), times[i].source.c_str());
+    std::printf("%10.3f %6s %6llu  in all\n", sum, "",
+                static_cast<unsigned long long>(count));
   }
 
   void validate(int64_t step, Progress &progress) {
@@ -202,6 +305,9 @@ private:
   std::optional<Session> session;
   std::optional<Evaluator> validation;
   std::optional<LineFile> metrics;
+  std::deque<Pending> pending;
+  std::optional<uint64_t> previousCall;
+  std::vector<KernelTime> times;
 };
 
 } // namespace

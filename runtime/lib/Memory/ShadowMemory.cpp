@@ -59,7 +59,10 @@ void ShadowMemory::retire(void *address, uint64_t bytes, const char *what) {
   uint8_t *range = shadow.data() + begin;
   live -= static_cast<uint64_t>(std::count(range, range + bytes, Written));
   std::memset(range, Dead, bytes);
-  std::memset(address, 0xFF, bytes);
+  if (poison)
+    poison(address, bytes);
+  else
+    std::memset(address, 0xFF, bytes);
 }
 
 void ShadowMemory::forget(uint64_t begin) {

@@ -54,6 +54,13 @@ int64_t blurt::elementCount(const blurt_tensor &tensor) {
   return count;
 }
 
+uint64_t blurt::storedBytes(const blurt_tensor &tensor) {
+  uint64_t bytes = uint64_t(elementCount(tensor)) * dtypeSize(tensor.dtype);
+  if (tensor.stack_count > 1)
+    bytes += uint64_t(tensor.stack_count - 1) * tensor.stack_stride;
+  return bytes;
+}
+
 std::string blurt::typeString(const blurt_tensor &tensor) {
   std::string text = dtypeName(tensor.dtype);
   text += '[';
@@ -187,6 +194,65 @@ void verifyTensors(std::span<const blurt_tensor> tensors, uint64_t limit,
   }
 }
 
+void verifyDevice(const blurt_program &program) {
+  const std::string where = "program table: device code";
+  std::string_view target = program.target ? program.target : "cpu";
+  bool cuda = target == "cuda";
+  if (cuda != (program.device != nullptr))
+    throw failure(where + ": target '" + std::string(target) + "' " +
+                  (cuda ? "needs it" : "has no use for it"));
+  if (!cuda)
+    return;
+  const blurt_device_code &code = *program.device;
+  if (code.workspace_bytes > program.peak_bytes ||
+      code.workspace_offset > program.peak_bytes - code.workspace_bytes)
+    throw failure(where + ": the workspace ends outside the arena");
+  for (int32_t i = 0; i < code.num_images; ++i) {
+    const blurt_image &image = code.images[i];
+    if ((image.kind != BLURT_IMAGE_CUBIN && image.kind != BLURT_IMAGE_PTX) ||
+        !image.data || !image.size)
+      throw failure(where + ": image " + std::to_string(i) +
+                    ": expected a cubin or PTX with data");
+    if (image.kind == BLURT_IMAGE_PTX &&
+        static_cast<const char *>(image.data)[image.size - 1] != 0)
+      throw failure(where + ": image " + std::to_string(i) +
+                    ": expected PTX that ends in a 0 byte");
+  }
+  for (int32_t i = 0; i < code.num_kernels; ++i) {
+    const blurt_device_kernel &kernel = code.kernels[i];
+    for (int d = 0; d < 3; ++d)
+      if (!kernel.grid[d] || !kernel.block[d])
+        throw failure(where + ": kernel '" + kernel.symbol +
+                      "': expected a grid and blocks of at least 1");
+  }
+  for (int32_t i = 0; i < code.num_gemms; ++i) {
+    const blurt_device_gemm &g = code.gemms[i];
+    std::string what =
+        where + ": product " + std::to_string(i) + " (" + g.source + "): ";
+    if (g.batch < 1 || g.m < 1 || g.n < 1 || g.k < 1 || g.batch > INT32_MAX)
+      throw failure(what + "expected extents of at least 1");
+    if (g.lda < (g.trans_a ? g.m : g.k) || g.ldb < (g.trans_b ? g.k : g.n) ||
+        g.ldc < g.n)
+      throw failure(what + "expected rows at least as far apart as they are "
+                           "long");
+    bool half = g.compute == BLURT_COMPUTE_BF16;
+    if (g.dtype_ab != (half ? BLURT_BF16 : BLURT_F32) ||
+        (g.dtype_c != BLURT_F32 && !(half && g.dtype_c == BLURT_BF16)) ||
+        g.compute < BLURT_COMPUTE_F32 || g.compute > BLURT_COMPUTE_BF16)
+      throw failure(what +
+                    "expected f32 or bf16 that fits how it is computed, "
+                    "got " +
+                    dtypeName(g.dtype_ab) + " and " + dtypeName(g.dtype_c));
+    if (g.epilogue < BLURT_EPILOGUE_NONE || g.epilogue > BLURT_EPILOGUE_BIAS)
+      throw failure(what + "unknown epilogue " + std::to_string(g.epilogue));
+    for (int32_t align : {g.align_a, g.align_b, g.align_c})
+      if (align < 1 || (align & (align - 1)))
+        throw failure(what +
+                      "expected alignments that are powers of two, got " +
+                      std::to_string(align));
+  }
+}
+
 } // namespace
 
 void blurt::verifyProgram(const blurt_program &program) {
@@ -200,6 +266,7 @@ void blurt::verifyProgram(const blurt_program &program) {
                   std::to_string(program.state_bytes) +
                   " bytes exceeds the arena of " +
                   std::to_string(program.peak_bytes) + " bytes");
+  verifyDevice(program);
   verifyTensors(stateOf(program), program.state_bytes, "program table: state");
   std::set<std::string> names;
   for (const blurt_entry &entry : entriesOf(program)) {

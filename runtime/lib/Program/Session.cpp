@@ -15,10 +15,26 @@
 
 using namespace blurt;
 
-Session::Session(const blurt_program &program, unsigned threads)
-    : table(program), backend(createHostBackend()), allocator(*backend),
-      context(threads) {
+static const blurt_program &verified(const blurt_program &program) {
   verifyProgram(program);
+  return program;
+}
+
+static std::unique_ptr<CudaDevice> openDevice(const blurt_program &program,
+                                              const SessionOptions &options) {
+  if (!program.device)
+    return nullptr;
+  return std::make_unique<CudaDevice>(resolveDevice(options.device),
+                                      requiredCudaVersion(program));
+}
+
+Session::Session(const blurt_program &program, const SessionOptions &options)
+    : table(verified(program)), cuda(openDevice(program, options)),
+      backend(cuda ? createCudaBackend(*cuda) : createHostBackend()),
+      allocator(*backend), context(options.threads) {
+  if (cuda)
+    deviceCode = std::make_unique<CudaCode>(*cuda, program);
+  context.setCode(deviceCode.get());
   std::string owner = "the arena";
   auto largest = std::max_element(
       entriesOf(program).begin(), entriesOf(program).end(),
@@ -29,14 +45,127 @@ Session::Session(const blurt_program &program, unsigned threads)
              ", state " + formatBytes(program.state_bytes) + " of it)";
   base =
       static_cast<std::byte *>(allocator.allocate(program.peak_bytes, owner));
+  if (cuda)
+    startDevice(options);
   context.setShadowMaker([this] {
     auto shadow = std::make_unique<ShadowMemory>(base, table.peak_bytes);
+    if (cuda)
+      shadow->setPoison([this](void *address, uint64_t bytes) {
+        cuda->fill(address, 0xFF, bytes);
+      });
     markReadable(*shadow, *running);
     return shadow;
   });
 }
 
-Session::~Session() { allocator.deallocate(base); }
+void Session::startDevice(const SessionOptions &options) {
+  cuda->book("arena");
+  deviceCode->prepareProducts(base + table.device->workspace_offset,
+                              options.tune);
+  pinnedBackend = createPinnedBackend(*cuda);
+  pinned = std::make_unique<CachingAllocator>(*pinnedBackend);
+  planTransfers();
+  for (CudaDevice::Event *events : {began, ended})
+    for (uint64_t i = 0; i < kEvents; ++i)
+      events[i] = cuda->createEvent();
+  cuda->book("events and pinned memory");
+}
+
+Session::~Session() {
+  if (cuda) {
+    // Work in the queue still reads the buffers. If it failed, that has been
+    // reported.
+    try {
+      cuda->synchronize("the end of the session");
+    } catch (const Error &) {
+    }
+    for (CudaDevice::Event *events : {began, ended})
+      for (uint64_t i = 0; i < kEvents; ++i)
+        if (events[i])
+          cuda->destroyEvent(events[i]);
+    for (std::byte *buffer : buffers)
+      pinned->deallocate(buffer);
+  }
+  deviceCode.reset();
+  allocator.deallocate(base);
+}
+
+void Session::planTransfers() {
+  uint64_t most = 1;
+  for (const blurt_entry &entry : entriesOf(table)) {
+    Layout &layout = layouts.emplace_back();
+    layout.staged.resize(size_t(entry.num_tensors), UINT64_MAX);
+    uint64_t end = 0;
+    // Tensors that follow each other in the arena go in one copy: between them
+    // is nothing but the padding of their alignment.
+    auto plan = [&](std::vector<Transfer> &transfers, auto &&wanted) {
+      std::vector<const blurt_tensor *> tensors;
+      for (const blurt_tensor &t : tensorsOf(entry))
+        if (wanted(t) && storedBytes(t))
+          tensors.push_back(&t);
+      std::sort(tensors.begin(), tensors.end(),
+                [](auto *a, auto *b) { return a->offset < b->offset; });
+      for (const blurt_tensor *t : tensors) {
+        uint64_t padded = transfers.empty()
+                              ? 0
+                              : (transfers.back().offset +
+                                 transfers.back().bytes + BLURT_ALIGNMENT - 1) /
+                                    BLURT_ALIGNMENT * BLURT_ALIGNMENT;
+        if (transfers.empty() || t->offset != padded) {
+          end = (end + BLURT_ALIGNMENT - 1) / BLURT_ALIGNMENT * BLURT_ALIGNMENT;
+          transfers.push_back({t->offset, end, 0});
+        }
+        Transfer &last = transfers.back();
+        last.bytes = t->offset + storedBytes(*t) - last.offset;
+        layout.staged[size_t(t - entry.tensors)] =
+            last.staged + (t->offset - last.offset);
+        end = last.staged + last.bytes;
+      }
+    };
+    plan(layout.in, [](const blurt_tensor &t) {
+      return t.role == BLURT_INPUT || t.role == BLURT_SCALAR;
+    });
+    plan(layout.out, [](const blurt_tensor &t) {
+      return t.role == BLURT_OUTPUT && elementCount(t) == 1 &&
+             t.stack_count <= 1;
+    });
+    most = std::max(most, end);
+  }
+  for (std::byte *&buffer : buffers) {
+    buffer = static_cast<std::byte *>(
+        pinned->allocate(most, "the buffer of inputs and results"));
+    std::memset(buffer, 0, most);
+  }
+}
+
+std::byte *Session::staged(uint64_t call, const blurt_tensor &tensor) {
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    std::span<const blurt_tensor> tensors = tensorsOf(table.entries[i]);
+    if (&tensor < tensors.data() || &tensor >= tensors.data() + tensors.size())
+      continue;
+    uint64_t offset = layouts[i].staged[size_t(&tensor - tensors.data())];
+    if (offset != UINT64_MAX)
+      return buffers[call % kBuffers] + offset;
+  }
+  throw failure(std::string("tensor '") + tensor.name +
+                "': expected an input, a scalar or an output of one number");
+}
+
+std::byte *Session::stage(const blurt_tensor &tensor) {
+  if (!cuda)
+    return base + tensor.offset;
+  // The buffer is free once the call that used it is done.
+  if (calls >= kBuffers)
+    finish(calls - kBuffers);
+  return staged(calls, tensor);
+}
+
+DeviceMemory Session::deviceMemory() const {
+  MemoryInfo info = cuda->memoryInfo();
+  return {table.peak_bytes,         allocator.stats().reserved,
+          pinned->stats().reserved, info.total - info.free,
+          cuda->usedAtStart(),      info.total};
+}
 
 const ShadowMemory *Session::shadow() {
   return context.hasShadow() ? &context.shadow() : nullptr;
@@ -46,24 +175,55 @@ void Session::markReadable(ShadowMemory &shadow, const blurt_entry &entry) {
   shadow.define(base, table.state_bytes, "state");
   for (const blurt_tensor &t : tensorsOf(entry))
     if (t.role == BLURT_INPUT || t.role == BLURT_SCALAR)
-      shadow.define(address(t), uint64_t(elementCount(t)) * dtypeSize(t.dtype),
-                    t.name);
+      shadow.define(base + t.offset,
+                    uint64_t(elementCount(t)) * dtypeSize(t.dtype), t.name);
 }
 
-void Session::run(const blurt_entry &entry) {
+uint64_t Session::queue(const blurt_entry &entry) {
   running = &entry;
   if (context.hasShadow()) {
     // What another entry left in scratch is not this one's to read.
     context.shadow().forget(table.state_bytes);
     markReadable(context.shadow(), entry);
   }
+  uint64_t call = calls;
+  const Layout *layout = nullptr;
+  if (cuda) {
+    layout = &layouts[size_t(&entry - table.entries)];
+    std::byte *buffer = buffers[call % kBuffers];
+    cuda->record(began[call % kEvents]);
+    for (const Transfer &t : layout->in)
+      cuda->upload(base + t.offset, buffer + t.staged, t.bytes);
+  }
   entry.run(&context, base);
+  if (cuda) {
+    deviceCode->rethrow();
+    std::byte *buffer = buffers[call % kBuffers];
+    for (const Transfer &t : layout->out)
+      cuda->download(buffer + t.staged, base + t.offset, t.bytes);
+    cuda->record(ended[call % kEvents]);
+  }
+  ++calls;
   if (!context.hasShadow())
-    return;
+    return call;
   for (const blurt_tensor &t : tensorsOf(entry))
     if (t.role == BLURT_OUTPUT || t.role == BLURT_GRADIENT)
       for (const TensorInstance &i : instances({&t, 1}, t.role))
         context.shadow().use(base + i.offset, i.bytes(), i.name.c_str());
+  return call;
+}
+
+void Session::finish(uint64_t call) {
+  if (!cuda || call < finished)
+    return;
+  cuda->wait(ended[call % kEvents]);
+  finished = call + 1;
+}
+
+double Session::milliseconds(uint64_t call, bool fromPrevious) const {
+  return fromPrevious
+             ? cuda->elapsed(ended[(call - 1) % kEvents], ended[call % kEvents])
+             : cuda->elapsed(began[call % kEvents], ended[call % kEvents]);
 }
 
 template <typename T>
@@ -80,7 +240,7 @@ static void writeAs(std::byte *to, double value, const char *name) {
 }
 
 void Session::writeScalar(const blurt_tensor &tensor, double value) {
-  std::byte *to = address(tensor);
+  std::byte *to = stage(tensor);
   switch (tensor.dtype) {
   case BLURT_F64:
     std::memcpy(to, &value, 8);
@@ -107,19 +267,17 @@ void Session::writeScalar(const blurt_tensor &tensor, double value) {
 void Session::writeScalar(const blurt_tensor &tensor, int64_t value) {
   // A double does not hold every integer.
   if (tensor.dtype == BLURT_I64)
-    std::memcpy(address(tensor), &value, 8);
+    std::memcpy(stage(tensor), &value, 8);
   else
     writeScalar(tensor, static_cast<double>(value));
 }
 
-double Session::readElement(const blurt_tensor &tensor, int64_t index) {
-  const std::byte *from =
-      address(tensor) + uint64_t(index) * dtypeSize(tensor.dtype);
+static double loadElement(int32_t dtype, const std::byte *from) {
   auto as = [from]<typename T>(T value) {
     std::memcpy(&value, from, sizeof(T));
     return value;
   };
-  switch (tensor.dtype) {
+  switch (dtype) {
   case BLURT_F64:
     return as(double());
   case BLURT_F32:
@@ -135,10 +293,32 @@ double Session::readElement(const blurt_tensor &tensor, int64_t index) {
   }
 }
 
+double Session::number(uint64_t call, const blurt_tensor &tensor) {
+  return loadElement(tensor.dtype,
+                     cuda ? staged(call, tensor) : base + tensor.offset);
+}
+
+std::vector<double> Session::readElements(const blurt_tensor &tensor,
+                                          int64_t first, int64_t count) {
+  uint64_t size = dtypeSize(tensor.dtype);
+  uint64_t begin = tensor.offset + uint64_t(first) * size;
+  const std::byte *from = base + begin;
+  std::vector<std::byte> copy;
+  if (cuda) {
+    copy.resize(uint64_t(count) * size);
+    arena().read(begin, copy.data(), copy.size());
+    from = copy.data();
+  }
+  std::vector<double> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    values[size_t(i)] = loadElement(tensor.dtype, from + uint64_t(i) * size);
+  return values;
+}
+
 void Session::clearCaches(const blurt_entry &entry) {
   auto clear = [&](std::span<const blurt_tensor> tensors) {
     for (const TensorInstance &t : instances(tensors, BLURT_CACHE))
-      backend->zero(base + t.offset, t.bytes());
+      arena().zero(t.offset, t.bytes());
   };
   clear(stateOf(table));
   clear(tensorsOf(entry));

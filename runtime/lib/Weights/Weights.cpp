@@ -188,10 +188,20 @@ void checkLeftovers(const SafetensorsFile &file, const EntryMap &all,
   }
 }
 
+/// Lets `produce` write a tensor, in place if the host can.
+template <typename Fn>
+void fill(const TensorInstance &t, const Arena &arena, Fn &&produce) {
+  if (arena.host())
+    return produce(arena.host() + t.offset);
+  std::vector<std::byte> buffer(t.bytes());
+  produce(buffer.data());
+  arena.write(t.offset, buffer.data(), buffer.size());
+}
+
 } // namespace
 
 void blurt::initialiseParameters(const blurt_program &program, uint64_t seed,
-                                 std::byte *arena, ThreadPool &pool) {
+                                 const Arena &arena, ThreadPool &pool) {
   for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM)) {
     requireFloat(t);
     if (t.tensor->init_kind < BLURT_INIT_ZEROS ||
@@ -199,14 +209,16 @@ void blurt::initialiseParameters(const blurt_program &program, uint64_t seed,
       throw failure("program table: parameter '" + t.name +
                     "': unknown initialiser " +
                     std::to_string(t.tensor->init_kind));
-    pool.forEach(t.elements, kGrain, [&](int64_t begin, int64_t end) {
-      initialise(t, seed, arena + t.offset, begin, end);
+    fill(t, arena, [&](std::byte *to) {
+      pool.forEach(t.elements, kGrain, [&](int64_t begin, int64_t end) {
+        initialise(t, seed, to, begin, end);
+      });
     });
   }
 }
 
 void blurt::loadParameters(const std::string &path,
-                           const blurt_program &program, std::byte *arena,
+                           const blurt_program &program, const Arena &arena,
                            ThreadPool &pool) {
   SafetensorsFile file(path);
   EntryMap all = normaliseNames(file), left = all;
@@ -246,24 +258,35 @@ void blurt::loadParameters(const std::string &path,
                     : entry->dtype == "BF16" ? Source::Bf16
                                              : Source::F16;
     auto [rows, columns] = matrixShape(t);
-    pool.forEach(rows, kGrain / std::max<int64_t>(columns, 1) + 1,
-                 [&, rows = rows, columns = columns, &t = t,
-                  &entry = entry](int64_t begin, int64_t end) {
-                   loadRows(t, source, file.data(*entry), arena + t.offset,
-                            rows, columns, begin, end);
-                 });
+    fill(t, arena,
+         [&, rows = rows, columns = columns, &t = t,
+          &entry = entry](std::byte *to) {
+           pool.forEach(rows, kGrain / std::max<int64_t>(columns, 1) + 1,
+                        [&](int64_t begin, int64_t end) {
+                          loadRows(t, source, file.data(*entry), to, rows,
+                                   columns, begin, end);
+                        });
+         });
   }
 }
 
 void blurt::saveTensors(const std::string &path,
                         const std::vector<TensorInstance> &tensors,
-                        const std::byte *arena,
+                        const Arena &arena,
                         const SafetensorsMetadata &metadata) {
   std::vector<SafetensorsOutput> outputs;
   for (const TensorInstance &t : tensors)
     outputs.push_back({t.exportName, fileDtype(t), t.exportShape(),
-                       [&t, arena](AtomicFile &f) {
-                         const std::byte *from = arena + t.offset;
+                       [&t, &arena](AtomicFile &f) {
+                         std::vector<std::byte> copy;
+                         const std::byte *from = arena.host();
+                         if (from) {
+                           from += t.offset;
+                         } else {
+                           copy.resize(t.bytes());
+                           arena.read(t.offset, copy.data(), copy.size());
+                           from = copy.data();
+                         }
                          if (!t.tensor->export_transpose)
                            return f.write(from, t.bytes());
                          auto [rows, columns] = matrixShape(t);

@@ -1,0 +1,207 @@
+//===- Cuda.h - Programs for CUDA -------------------------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// A CudaDevice is one GPU: its primary context, one stream on which all work
+// is queued in order, and events in it. A CudaCode is what a program runs
+// there: the kernels of the image that fits the device, and the matrix products
+// of cuBLASLt. Both libraries are opened at run time; lib/Cuda/Abi.h declares
+// what is used of them.
+//
+// Members throw Error (run-time failure) that names the call, what it was for,
+// and the device. Those that compiled code calls keep the first error instead,
+// and after it queue nothing.
+//
+// Environment: BLURT_LIBCUDA and BLURT_CUBLASLT name the libraries' files,
+// BLURT_DEVICE the GPU, BLURT_FORCE_PTX=1 takes the PTX image, BLURT_SYNC=1
+// waits after every kernel and product, so that an error names its own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_CUDA_H
+#define BLURT_CUDA_H
+
+#include "blurt/Allocator.h"
+#include "blurt/blurt.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace blurt {
+
+namespace cuda {
+struct Driver;
+struct StreamObject;
+struct EventObject;
+struct ModuleObject;
+struct FunctionObject;
+template <typename... Parameters> struct Entry;
+} // namespace cuda
+
+/// Device memory taken by something outside the arena.
+struct DeviceReserve {
+  std::string name;
+  uint64_t bytes;
+};
+
+class CudaDevice {
+public:
+  using Stream = cuda::StreamObject *;
+  using Event = cuda::EventObject *;
+
+  /// `requiredVersion` is the CUDA version that the program's images need.
+  CudaDevice(int ordinal, int requiredVersion);
+  ~CudaDevice();
+  CudaDevice(const CudaDevice &) = delete;
+  CudaDevice &operator=(const CudaDevice &) = delete;
+
+  const cuda::Driver &driver() const { return api; }
+  const std::string &name() const { return deviceName; }
+  /// "device 0 (NVIDIA H200, sm_90)".
+  const std::string &description() const { return text; }
+  int ordinal() const { return index; }
+  int capability() const { return arch; } ///< 90 for 9.0
+  uint64_t maxShared() const { return sharedLimit; }
+  Stream stream() const { return queue; }
+
+  /// Calls a function of the driver; `what` says for what.
+  template <typename... P, typename... A>
+  void call(const cuda::Entry<P...> &entry, const std::string &what,
+            A... arguments) const {
+    if (int result = entry.function(arguments...))
+      fail(entry.name, result, what);
+  }
+  [[noreturn]] void fail(const char *call, int result,
+                         const std::string &what) const;
+  std::string failureText(const char *call, int result,
+                          const std::string &what) const;
+
+  /// Waits for all that is queued.
+  void synchronize(const std::string &what) const;
+
+  /// Queues copies; `host` is pinned and stays as it is until they are done.
+  void upload(void *to, const void *host, uint64_t bytes) const;
+  void download(void *host, const void *from, uint64_t bytes) const;
+  /// The same for any host memory; returns when the copy is done.
+  void write(void *to, const void *host, uint64_t bytes) const;
+  void read(void *host, const void *from, uint64_t bytes) const;
+
+  /// Queues the filling of device memory with a byte.
+  void fill(void *address, unsigned char value, uint64_t bytes) const;
+
+  Event createEvent() const;
+  void destroyEvent(Event event) const;
+  void record(Event event) const;
+  void wait(Event event) const;
+  /// Milliseconds of the device between two events that have passed.
+  double elapsed(Event from, Event to) const;
+
+  MemoryInfo memoryInfo() const;
+  /// Books what the free memory fell by since the last booking.
+  void book(const std::string &reserve);
+  const std::vector<DeviceReserve> &reserves() const { return booked; }
+  /// Memory in use on the whole device when the context was there.
+  uint64_t usedAtStart() const { return startUsed; }
+
+private:
+  const cuda::Driver &api;
+  int index;
+  int device = 0;
+  Stream queue = nullptr;
+  int arch = 0;
+  uint64_t sharedLimit = 0;
+  std::string deviceName, text;
+  uint64_t lastUsed = 0, startUsed = 0;
+  std::vector<DeviceReserve> booked;
+};
+
+/// Memory of `device`, and pinned memory of the host that it copies from and
+/// to. The device outlives them.
+std::unique_ptr<Backend> createCudaBackend(CudaDevice &device);
+std::unique_ptr<Backend> createPinnedBackend(CudaDevice &device);
+
+/// The device to use: `requested` unless negative, else BLURT_DEVICE, else 0.
+int resolveDevice(int64_t requested);
+/// The CUDA version that `program` needs of the driver.
+int requiredCudaVersion(const blurt_program &program);
+
+/// The image of `code` for a device of `capability`: made for it alone, else of
+/// its major version and the highest minor one that is not above, else PTX.
+/// Throws Error if none fits, listing what there is.
+const blurt_image &chooseImage(const blurt_device_code &code, int capability,
+                               bool forcePtx, const std::string &device);
+/// "sm_90a", "compute_80".
+std::string imageName(const blurt_image &image);
+
+/// Device time of the launches of one kernel or product.
+struct KernelTime {
+  std::string name, source;
+  uint64_t count = 0;
+  double milliseconds = 0;
+};
+
+class CudaProducts;
+
+class CudaCode {
+public:
+  /// Loads the image; the program outlives the code.
+  CudaCode(CudaDevice &device, const blurt_program &program);
+  ~CudaCode();
+
+  /// Chooses an algorithm for every product: that of the file `tune`, else the
+  /// library's first. `workspace` is device memory of the size in the table.
+  void prepareProducts(void *workspace, const std::string &tune);
+
+  void launch(int32_t kernel, void *const *args) noexcept;
+  void product(int32_t index, const void *a, const void *b, void *c,
+               const void *extra) noexcept;
+  void storeI64(void *to, int64_t value) noexcept;
+
+  /// Throws the first error since the last call.
+  void rethrow();
+
+  const blurt_image *image() const { return chosen; }
+  /// Of the file given to prepareProducts, else empty.
+  const std::string &tuneHash() const { return fileHash; }
+  /// "cuBLASLt 13.0.2", or nothing if the program has no products.
+  std::string library() const;
+
+  /// Times every kernel and product from now on, until `takeTimes`.
+  void startTimes();
+  /// Waits for the device; the longest in all first.
+  std::vector<KernelTime> takeTimes();
+
+private:
+  void keep(const std::string &error) noexcept;
+  void mark(int32_t item);
+  /// Records the first failure of queueing; true if nothing failed.
+  bool queued(int result, const char *call, int32_t item) noexcept;
+  std::string itemText(int32_t item) const;
+
+  CudaDevice &device;
+  const blurt_device_code &code;
+  const blurt_image *chosen = nullptr;
+  cuda::ModuleObject *module = nullptr;
+  std::vector<cuda::FunctionObject *> functions;
+  std::unique_ptr<CudaProducts> products;
+  std::string fileHash;
+  std::optional<std::string> firstError;
+  bool waitEach = false;
+
+  bool timing = false;
+  std::vector<CudaDevice::Event> marks;
+  std::vector<int32_t> marked; ///< kernels from 0, products from -1 down
+};
+
+/// Times candidates of every product of `program` and writes the best to
+/// `path`.
+void tuneProducts(const blurt_program &program, int64_t device, int repeat,
+                  const std::string &path, bool quiet);
+
+} // namespace blurt
+
+#endif // BLURT_CUDA_H

@@ -1,0 +1,293 @@
+//===- Code.cpp - A program's kernels and products on a GPU ---------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Abi.h"
+#include "Products.h"
+#include "blurt/Context.h"
+#include "blurt/Cuda.h"
+#include "blurt/Error.h"
+#include "blurt/File.h"
+#include "blurt/Random.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+using namespace blurt;
+
+static bool flagSet(const char *name) {
+  const char *value = std::getenv(name);
+  return value && *value && std::strcmp(value, "0") != 0;
+}
+
+std::string blurt::imageName(const blurt_image &image) {
+  if (image.kind == BLURT_IMAGE_PTX)
+    return "compute_" + std::to_string(image.arch);
+  return "sm_" + std::to_string(image.arch) + (image.specific ? "a" : "");
+}
+
+const blurt_image &blurt::chooseImage(const blurt_device_code &code,
+                                      int capability, bool forcePtx,
+                                      const std::string &device) {
+  const blurt_image *best = nullptr;
+  // Higher is better; 0 does not fit.
+  auto rank = [&](const blurt_image &image) {
+    if (image.kind == BLURT_IMAGE_PTX)
+      return image.arch <= capability ? image.arch : 0;
+    if (forcePtx)
+      return 0;
+    if (image.specific)
+      return image.arch == capability ? 3000 : 0;
+    bool fits = image.arch / 10 == capability / 10 && image.arch <= capability;
+    return fits ? 1000 + image.arch : 0;
+  };
+  std::string have;
+  for (int32_t i = 0; i < code.num_images; ++i) {
+    const blurt_image &image = code.images[i];
+    have += (i ? ", " : "") + imageName(image);
+    if (rank(image) > (best ? rank(*best) : 0))
+      best = &image;
+  }
+  if (!best)
+    throw failure(
+        "expected device code for " + device + (forcePtx ? " as PTX" : "") +
+        ", got " + (have.empty() ? "none" : have) +
+        "; compile the model with --arch sm_" + std::to_string(capability));
+  return *best;
+}
+
+CudaCode::CudaCode(CudaDevice &device, const blurt_program &program)
+    : device(device), code(*program.device) {
+  const cuda::Driver &api = device.driver();
+  waitEach = flagSet("BLURT_SYNC");
+  chosen = &chooseImage(code, device.capability(), flagSet("BLURT_FORCE_PTX"),
+                        device.description());
+  std::array<char, 8192> log = {};
+  cuda::JitOption options[] = {cuda::ErrorLog, cuda::ErrorLogBytes};
+  void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
+  int result = api.ModuleLoadDataEx(&module, chosen->data, 2, options, values);
+  if (result)
+    throw failure(device.failureText(api.ModuleLoadDataEx.name, result,
+                                     "the kernels of '" +
+                                         std::string(program.name) + "' for " +
+                                         imageName(*chosen)) +
+                  (log[0] ? "\n" + std::string(log.data()) : ""));
+  functions.resize(size_t(code.num_kernels));
+  for (int32_t i = 0; i < code.num_kernels; ++i) {
+    const blurt_device_kernel &kernel = code.kernels[i];
+    cuda::Function &function = functions[size_t(i)];
+    const std::string what = itemText(i);
+    device.call(api.ModuleGetFunction, what, &function, module, kernel.symbol);
+    device.call(api.FuncLoad, what, function);
+    int shared = 0, threads = 0;
+    device.call(api.FuncGetAttribute, what, &shared, cuda::StaticSharedBytes,
+                function);
+    device.call(api.FuncGetAttribute, what, &threads, cuda::MaxThreadsPerBlock,
+                function);
+    uint64_t block =
+        uint64_t(kernel.block[0]) * kernel.block[1] * kernel.block[2];
+    if (block > uint64_t(threads))
+      throw failure(what + ": expected at most " + std::to_string(threads) +
+                    " threads a block on " + device.description() + ", got " +
+                    std::to_string(block));
+    uint64_t all = uint64_t(shared) + kernel.shared_bytes;
+    if (all > device.maxShared())
+      throw failure(what + ": expected at most " +
+                    std::to_string(device.maxShared()) +
+                    " bytes of shared memory a block on " +
+                    device.description() + ", got " + std::to_string(all));
+    // What is above this, a kernel has to ask for.
+    constexpr uint64_t plainLimit = 48 * 1024;
+    if (all > plainLimit)
+      device.call(api.FuncSetAttribute, what, function,
+                  cuda::MaxDynamicSharedBytes, int(kernel.shared_bytes));
+  }
+  device.book("kernels (" + imageName(*chosen) + ")");
+}
+
+CudaCode::~CudaCode() {
+  products.reset();
+  for (CudaDevice::Event event : marks)
+    device.destroyEvent(event);
+  if (module)
+    device.driver().ModuleUnload(module);
+}
+
+void CudaCode::prepareProducts(void *workspace, const std::string &tune) {
+  if (code.num_gemms) {
+    products = std::make_unique<CudaProducts>(device, code, workspace,
+                                              code.workspace_bytes);
+    device.book("cuBLASLt");
+  }
+  if (!tune.empty()) {
+    MappedFile file(tune);
+    std::string text(reinterpret_cast<const char *>(file.data()), file.size());
+    char digest[17];
+    std::snprintf(digest, sizeof(digest), "%016llx",
+                  static_cast<unsigned long long>(hashName(text)));
+    fileHash = digest;
+    int taken = products ? products->take(tune, text) : 0;
+    if (taken < code.num_gemms)
+      std::fprintf(stderr,
+                   "note: %s: has %d of %d products; the others take the "
+                   "library's choice\n",
+                   tune.c_str(), taken, int(code.num_gemms));
+  }
+  if (products)
+    products->choose();
+}
+
+std::string CudaCode::library() const {
+  if (!products)
+    return "";
+  return "cuBLASLt " + cuda::cublasLtVersionString(products->library().version);
+}
+
+std::string CudaCode::itemText(int32_t item) const {
+  if (item >= 0) {
+    const blurt_device_kernel &kernel = code.kernels[item];
+    return std::string("kernel '") + kernel.symbol + "' of " + kernel.source;
+  }
+  const blurt_device_gemm &g = code.gemms[-1 - item];
+  return "product " + productString(g) + " of " + g.source;
+}
+
+void CudaCode::keep(const std::string &error) noexcept {
+  if (!firstError)
+    firstError = error;
+}
+
+void CudaCode::rethrow() {
+  if (!firstError)
+    return;
+  std::string error = *firstError;
+  firstError.reset();
+  throw failure(error);
+}
+
+bool CudaCode::queued(int result, const char *call, int32_t item) noexcept {
+  if (result) {
+    keep(device.failureText(call, result, itemText(item)));
+    return false;
+  }
+  if (waitEach)
+    if (int late = device.driver().StreamSynchronize(device.stream())) {
+      keep(device.failureText("cuStreamSynchronize", late, itemText(item)));
+      return false;
+    }
+  if (timing)
+    mark(item);
+  return true;
+}
+
+void CudaCode::launch(int32_t index, void *const *args) noexcept {
+  if (firstError)
+    return;
+  const blurt_device_kernel &kernel = code.kernels[index];
+  // The driver takes the addresses of the parameters.
+  constexpr uint32_t few = 32;
+  void *fewParameters[few];
+  std::vector<void *> manyParameters;
+  void **parameters = fewParameters;
+  if (kernel.num_args > few) {
+    manyParameters.resize(kernel.num_args);
+    parameters = manyParameters.data();
+  }
+  for (uint32_t i = 0; i < kernel.num_args; ++i)
+    parameters[i] = const_cast<void **>(args + i);
+  const cuda::Driver &api = device.driver();
+  int result = api.LaunchKernel(
+      functions[size_t(index)], kernel.grid[0], kernel.grid[1], kernel.grid[2],
+      kernel.block[0], kernel.block[1], kernel.block[2], kernel.shared_bytes,
+      device.stream(), parameters, nullptr);
+  queued(result, api.LaunchKernel.name, index);
+}
+
+void CudaCode::product(int32_t index, const void *a, const void *b, void *c,
+                       const void *extra) noexcept {
+  if (firstError)
+    return;
+  const char *function = nullptr;
+  if (cuda::Status status = products->run(index, a, b, c, extra, function))
+    return keep(products->failureText(function, status, index));
+  queued(0, function, -1 - index);
+}
+
+void CudaCode::storeI64(void *to, int64_t value) noexcept {
+  if (firstError)
+    return;
+  // Two stores of half the value: the driver's memset is the one store that
+  // takes its value along, also into a graph.
+  const cuda::Driver &api = device.driver();
+  auto address = reinterpret_cast<cuda::Address>(to);
+  auto bits = static_cast<uint64_t>(value);
+  for (unsigned half : {0u, 1u})
+    if (int result = api.MemsetD32Async(address + 4 * half,
+                                        uint32_t(bits >> (32 * half)), 1,
+                                        device.stream()))
+      return keep(device.failureText(api.MemsetD32Async.name, result,
+                                     "the store of an index"));
+}
+
+void CudaCode::mark(int32_t item) {
+  try {
+    if (marked.size() + 1 >= marks.size())
+      marks.push_back(device.createEvent());
+    marked.push_back(item);
+    device.record(marks[marked.size()]);
+  } catch (const std::exception &error) {
+    keep(error.what());
+  }
+}
+
+void CudaCode::startTimes() {
+  timing = true;
+  marked.clear();
+  // Made beforehand, so that the queue does not run dry while they are made.
+  constexpr size_t some = 4096;
+  while (marks.size() < some)
+    marks.push_back(device.createEvent());
+  device.synchronize("the steps before the timed one");
+  device.record(marks[0]);
+}
+
+std::vector<KernelTime> CudaCode::takeTimes() {
+  timing = false;
+  device.synchronize("the timed step");
+  std::map<int32_t, KernelTime> sums;
+  for (size_t i = 0; i < marked.size(); ++i) {
+    KernelTime &sum = sums[marked[i]];
+    ++sum.count;
+    sum.milliseconds += device.elapsed(marks[i], marks[i + 1]);
+  }
+  std::vector<KernelTime> result;
+  for (auto &[item, sum] : sums) {
+    sum.name = item >= 0 ? code.kernels[item].symbol
+                         : productString(code.gemms[-1 - item]);
+    sum.source =
+        item >= 0 ? code.kernels[item].source : code.gemms[-1 - item].source;
+    result.push_back(std::move(sum));
+  }
+  std::sort(result.begin(), result.end(),
+            [](auto &a, auto &b) { return a.milliseconds > b.milliseconds; });
+  return result;
+}
+
+void blurt_launch(void *ctx, int32_t index, void *const *args) {
+  static_cast<Context *>(ctx)->code()->launch(index, args);
+}
+
+void blurt_device_product(void *ctx, int32_t index, const void *a,
+                          const void *b, void *c, const void *extra) {
+  static_cast<Context *>(ctx)->code()->product(index, a, b, c, extra);
+}
+
+void blurt_device_store_i64(void *ctx, void *to, int64_t value) {
+  static_cast<Context *>(ctx)->code()->storeI64(to, value);
+}

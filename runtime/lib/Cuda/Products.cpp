@@ -1,0 +1,309 @@
+//===- Products.cpp - Matrix products through cuBLASLt --------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Products.h"
+#include "blurt/Error.h"
+#include "blurt/Program.h"
+
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+using namespace blurt;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kProposals = 8;
+
+cuda::DataType realType(int32_t dtype) {
+  return dtype == BLURT_BF16 ? cuda::RealBf16 : cuda::RealF32;
+}
+
+const char *computeName(int32_t compute) {
+  switch (compute) {
+  case BLURT_COMPUTE_F32:
+    return "f32";
+  case BLURT_COMPUTE_TF32:
+    return "tf32";
+  default:
+    return "bf16";
+  }
+}
+
+} // namespace
+
+std::string blurt::productString(const blurt_device_gemm &g) {
+  auto matrix = [&](int32_t dtype, int64_t rows, int64_t columns) {
+    return std::string(dtypeName(dtype)) + "[" +
+           (g.batch > 1 ? std::to_string(g.batch) + ", " : "") +
+           std::to_string(rows) + ", " + std::to_string(columns) + "]";
+  };
+  return matrix(g.dtype_ab, g.m, g.k) + (g.trans_a ? "ᵀ" : "") + " · " +
+         matrix(g.dtype_ab, g.k, g.n) + (g.trans_b ? "ᵀ" : "") + " -> " +
+         matrix(g.dtype_c, g.m, g.n);
+}
+
+ordered_json blurt::productKey(const blurt_device_gemm &g) {
+  ordered_json key;
+  key["compute"] = computeName(g.compute);
+  key["epilogue"] = g.epilogue == BLURT_EPILOGUE_BIAS ? "bias" : "none";
+  key["dtype_ab"] = dtypeName(g.dtype_ab);
+  key["dtype_c"] = dtypeName(g.dtype_c);
+  if (g.epilogue != BLURT_EPILOGUE_NONE)
+    key["dtype_extra"] = dtypeName(g.dtype_extra);
+  key["trans_a"] = g.trans_a != 0;
+  key["trans_b"] = g.trans_b != 0;
+  key["accumulate"] = g.accumulate != 0;
+  const std::pair<const char *, int64_t> numbers[] = {{"batch", g.batch},
+                                                      {"m", g.m},
+                                                      {"n", g.n},
+                                                      {"k", g.k},
+                                                      {"lda", g.lda},
+                                                      {"ldb", g.ldb},
+                                                      {"ldc", g.ldc},
+                                                      {"stride_a", g.stride_a},
+                                                      {"stride_b", g.stride_b},
+                                                      {"stride_c", g.stride_c},
+                                                      {"align_a", g.align_a},
+                                                      {"align_b", g.align_b},
+                                                      {"align_c", g.align_c}};
+  for (auto [name, value] : numbers)
+    key[name] = value;
+  return key;
+}
+
+std::string blurt::algorithmText(const cuda::Algorithm &algorithm) {
+  std::string text;
+  for (uint64_t word : algorithm.words) {
+    char digits[17];
+    std::snprintf(digits, sizeof(digits), "%016llx",
+                  static_cast<unsigned long long>(word));
+    text += digits;
+  }
+  return text;
+}
+
+static bool parseAlgorithm(const std::string &text,
+                           cuda::Algorithm &algorithm) {
+  if (text.size() != 16 * std::size(algorithm.words) ||
+      text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    return false;
+  for (size_t i = 0; i < std::size(algorithm.words); ++i)
+    algorithm.words[i] = std::stoull(text.substr(16 * i, 16), nullptr, 16);
+  return true;
+}
+
+CudaProducts::CudaProducts(CudaDevice &device, const blurt_device_code &code,
+                           void *workspace, uint64_t workspaceBytes)
+    : device(device), code(code), api(cuda::loadCublasLt()),
+      problems(size_t(code.num_gemms)), workspace(workspace),
+      workspaceBytes(workspaceBytes) {
+  // The library wants its workspace on a multiple of 256 bytes.
+  uint64_t over = reinterpret_cast<uintptr_t>(workspace) % 256;
+  if (over && workspaceBytes) {
+    uint64_t skipped = std::min(256 - over, workspaceBytes);
+    this->workspace = static_cast<std::byte *>(workspace) + skipped;
+    this->workspaceBytes -= skipped;
+  }
+  try {
+    call(api.Create, -1, &handle);
+    for (int32_t i = 0; i < code.num_gemms; ++i)
+      build(i);
+  } catch (...) {
+    destroy();
+    throw;
+  }
+}
+
+CudaProducts::~CudaProducts() { destroy(); }
+
+void CudaProducts::destroy() {
+  for (Problem &p : problems) {
+    if (p.desc)
+      api.MatmulDescDestroy(p.desc);
+    for (cuda::MatrixLayout layout : {p.first, p.second, p.result})
+      if (layout)
+        api.LayoutDestroy(layout);
+    if (p.preference)
+      api.PreferenceDestroy(p.preference);
+  }
+  if (handle)
+    api.Destroy(handle);
+}
+
+std::string CudaProducts::failureText(const char *function, cuda::Status status,
+                                      int32_t index) const {
+  std::string what;
+  if (index >= 0) {
+    const blurt_device_gemm &g = code.gemms[index];
+    what = " (product " + productString(g) + " of " + g.source + ")";
+  }
+  return std::string(function) + what + " failed on " + device.description() +
+         ": " + cuda::describe(api, status);
+}
+
+template <typename... P, typename... A>
+void CudaProducts::call(const cuda::Entry<P...> &entry, int32_t index,
+                        A... arguments) const {
+  if (cuda::Status status = entry.function(arguments...))
+    throw failure(failureText(entry.name, status, index));
+}
+
+void CudaProducts::build(int32_t index) {
+  const blurt_device_gemm &g = code.gemms[index];
+  Problem &p = problems[size_t(index)];
+  call(api.MatmulDescCreate, index, &p.desc,
+       g.compute == BLURT_COMPUTE_TF32 ? cuda::ComputeFastTf32
+                                       : cuda::ComputeF32,
+       cuda::RealF32);
+  auto describe = [&](cuda::DescAttribute attribute, const auto &value) {
+    call(api.MatmulDescSet, index, p.desc, attribute,
+         static_cast<const void *>(&value), sizeof(value));
+  };
+  int32_t transposeFirst = g.trans_b ? cuda::Transpose : cuda::NoTranspose;
+  int32_t transposeSecond = g.trans_a ? cuda::Transpose : cuda::NoTranspose;
+  describe(cuda::DescTransA, transposeFirst);
+  describe(cuda::DescTransB, transposeSecond);
+  if (g.epilogue == BLURT_EPILOGUE_BIAS) {
+    describe(cuda::DescEpilogue, int32_t(cuda::EpilogueBias));
+    describe(cuda::DescBiasType, int32_t(realType(g.dtype_extra)));
+    // Any address does until the first call.
+    describe(cuda::DescBiasPointer, static_cast<const void *>(workspace));
+  }
+  auto layout = [&](cuda::MatrixLayout &made, int32_t dtype, int64_t rows,
+                    int64_t columns, int64_t ld, int64_t stride) {
+    call(api.LayoutCreate, index, &made, realType(dtype), uint64_t(rows),
+         uint64_t(columns), ld);
+    if (g.batch == 1)
+      return;
+    int32_t batch = int32_t(g.batch);
+    call(api.LayoutSet, index, made, cuda::LayoutBatch,
+         static_cast<const void *>(&batch), sizeof(batch));
+    call(api.LayoutSet, index, made, cuda::LayoutBatchStride,
+         static_cast<const void *>(&stride), sizeof(stride));
+  };
+  layout(p.first, g.dtype_ab, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k,
+         g.ldb, g.stride_b);
+  layout(p.second, g.dtype_ab, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m,
+         g.lda, g.stride_a);
+  layout(p.result, g.dtype_c, g.n, g.m, g.ldc, g.stride_c);
+  call(api.PreferenceCreate, index, &p.preference);
+  auto prefer = [&](cuda::PreferenceAttribute attribute, const auto &value) {
+    call(api.PreferenceSet, index, p.preference, attribute,
+         static_cast<const void *>(&value), sizeof(value));
+  };
+  prefer(cuda::PreferWorkspaceBytes, workspaceBytes);
+  prefer(cuda::PreferReductions, cuda::kReductionsInComputeType);
+  prefer(cuda::PreferAlignA, uint32_t(g.align_b));
+  prefer(cuda::PreferAlignB, uint32_t(g.align_a));
+  prefer(cuda::PreferAlignC, uint32_t(g.align_c));
+  prefer(cuda::PreferAlignD, uint32_t(g.align_c));
+}
+
+std::vector<cuda::Candidate> CudaProducts::candidates(int32_t index,
+                                                      int most) const {
+  const Problem &p = problems[size_t(index)];
+  std::vector<cuda::Candidate> proposed(static_cast<size_t>(most));
+  int count = 0;
+  call(api.Heuristic, index, handle, p.desc, p.first, p.second, p.result,
+       p.result, p.preference, most, proposed.data(), &count);
+  proposed.resize(size_t(count));
+  std::erase_if(proposed, [&](const cuda::Candidate &c) {
+    return c.state != 0 || c.workspaceBytes > workspaceBytes;
+  });
+  return proposed;
+}
+
+void CudaProducts::setAlgorithm(int32_t index,
+                                const cuda::Algorithm &algorithm) {
+  problems[size_t(index)].algorithm = algorithm;
+  problems[size_t(index)].chosen = true;
+}
+
+void CudaProducts::choose() {
+  for (int32_t i = 0; i < code.num_gemms; ++i) {
+    if (problems[size_t(i)].chosen)
+      continue;
+    std::vector<cuda::Candidate> proposed = candidates(i, kProposals);
+    if (proposed.empty()) {
+      const blurt_device_gemm &g = code.gemms[i];
+      throw failure("cuBLASLt " + cuda::cublasLtVersionString(api.version) +
+                    " has no algorithm for the product " + productString(g) +
+                    " of " + g.source + " in a workspace of " +
+                    std::to_string(workspaceBytes) + " bytes on " +
+                    device.description());
+    }
+    setAlgorithm(i, proposed.front().algorithm);
+  }
+}
+
+int CudaProducts::take(const std::string &path, const std::string &text) {
+  ordered_json file = ordered_json::parse(text, nullptr, false);
+  auto want = [&](const char *key, const std::string &expected) {
+    auto found = file.find(key);
+    std::string got = found == file.end()  ? "nothing"
+                      : found->is_string() ? found->get<std::string>()
+                                           : found->dump();
+    if (got != expected)
+      throw badInput(path + ": " + key + ": expected '" + expected +
+                     "' as on this machine, got '" + got + "'; run tune here");
+  };
+  if (!file.is_object() || !file.contains("problems") ||
+      !file["problems"].is_array())
+    throw badInput(path + ": expected a file that the command tune wrote");
+  want("device", device.name());
+  want("cublaslt", cuda::cublasLtVersionString(api.version));
+  int taken = 0;
+  for (int32_t i = 0; i < code.num_gemms; ++i) {
+    ordered_json key = productKey(code.gemms[i]);
+    for (const ordered_json &item : file["problems"]) {
+      if (!item.is_object() || !item.contains("problem") ||
+          item["problem"] != key)
+        continue;
+      cuda::Algorithm algorithm;
+      if (!item.contains("algorithm") || !item["algorithm"].is_string() ||
+          !parseAlgorithm(item["algorithm"].get<std::string>(), algorithm))
+        throw badInput(path + ": product " + productString(code.gemms[i]) +
+                       ": expected an algorithm of 128 hexadecimal digits");
+      const Problem &p = problems[size_t(i)];
+      cuda::Candidate checked = {};
+      cuda::Status status =
+          api.AlgoCheck(handle, p.desc, p.first, p.second, p.result, p.result,
+                        &algorithm, &checked);
+      if (status || checked.workspaceBytes > workspaceBytes)
+        throw badInput(path + ": product " + productString(code.gemms[i]) +
+                       ": " +
+                       (status ? failureText(api.AlgoCheck.name, status, i)
+                               : "the algorithm needs a workspace of " +
+                                     std::to_string(checked.workspaceBytes) +
+                                     " bytes, this program has " +
+                                     std::to_string(workspaceBytes)));
+      setAlgorithm(i, algorithm);
+      ++taken;
+      break;
+    }
+  }
+  return taken;
+}
+
+cuda::Status CudaProducts::run(int32_t index, const void *a, const void *b,
+                               void *c, const void *extra,
+                               const char *&function) const {
+  static constexpr float zero = 0, one = 1;
+  const blurt_device_gemm &g = code.gemms[index];
+  const Problem &p = problems[size_t(index)];
+  if (g.epilogue == BLURT_EPILOGUE_BIAS) {
+    function = api.MatmulDescSet.name;
+    if (cuda::Status status = api.MatmulDescSet(p.desc, cuda::DescBiasPointer,
+                                                &extra, sizeof(extra)))
+      return status;
+  }
+  function = api.Matmul.name;
+  return api.Matmul(handle, p.desc, &one, b, p.first, a, p.second,
+                    g.accumulate ? &one : &zero, c, p.result, c, p.result,
+                    &p.algorithm, workspace, workspaceBytes, device.stream());
+}

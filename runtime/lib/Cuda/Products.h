@@ -1,0 +1,88 @@
+//===- Products.h - Matrix products through cuBLASLt ------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// cuBLASLt thinks in columns: a row-major matrix is its transpose there, so
+// C = A·B becomes Cᵀ = Bᵀ·Aᵀ and the operands change places. A bias along n
+// then runs down the columns, as its epilogue has it.
+//
+// Algorithms are chosen without timing anything: the first that the library's
+// heuristic proposes among those that fit the workspace and never add in an
+// order that varies or in less than FP32.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_LIB_CUDA_PRODUCTS_H
+#define BLURT_LIB_CUDA_PRODUCTS_H
+
+#include "Abi.h"
+#include "blurt/Cuda.h"
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+namespace blurt {
+
+class CudaProducts {
+public:
+  /// `workspace` is device memory of `workspaceBytes` bytes.
+  CudaProducts(CudaDevice &device, const blurt_device_code &code,
+               void *workspace, uint64_t workspaceBytes);
+  ~CudaProducts();
+  CudaProducts(const CudaProducts &) = delete;
+  CudaProducts &operator=(const CudaProducts &) = delete;
+
+  /// Takes the heuristic's choice for every product without an algorithm yet.
+  void choose();
+  /// Takes the algorithms of a file that `tune` wrote; returns how many.
+  int take(const std::string &path, const std::string &text);
+
+  /// What the heuristic proposes for a product, the best first.
+  std::vector<cuda::Candidate> candidates(int32_t index, int most) const;
+  void setAlgorithm(int32_t index, const cuda::Algorithm &algorithm);
+
+  /// Queues a product; returns the library's status and the function at fault.
+  cuda::Status run(int32_t index, const void *a, const void *b, void *c,
+                   const void *extra, const char *&function) const;
+
+  const cuda::CublasLt &library() const { return api; }
+  std::string failureText(const char *function, cuda::Status status,
+                          int32_t index) const;
+
+private:
+  struct Problem {
+    cuda::MatmulDesc desc = nullptr;
+    /// In the library's order: our B, our A, C.
+    cuda::MatrixLayout first = nullptr, second = nullptr, result = nullptr;
+    cuda::Preference preference = nullptr;
+    cuda::Algorithm algorithm = {};
+    bool chosen = false;
+  };
+
+  template <typename... P, typename... A>
+  void call(const cuda::Entry<P...> &entry, int32_t index,
+            A... arguments) const;
+  void build(int32_t index);
+  void destroy();
+
+  CudaDevice &device;
+  const blurt_device_code &code;
+  const cuda::CublasLt &api;
+  cuda::Handle handle = nullptr;
+  std::vector<Problem> problems;
+  void *workspace;
+  uint64_t workspaceBytes;
+};
+
+/// What makes two products the same problem to the library.
+nlohmann::ordered_json productKey(const blurt_device_gemm &gemm);
+/// "bf16[64, 768] · bf16[768, 3072] -> f32[64, 3072]".
+std::string productString(const blurt_device_gemm &gemm);
+
+std::string algorithmText(const cuda::Algorithm &algorithm);
+
+} // namespace blurt
+
+#endif // BLURT_LIB_CUDA_PRODUCTS_H
