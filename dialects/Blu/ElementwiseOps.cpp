@@ -231,9 +231,22 @@ LogicalResult CastOp::buildGradient(OpBuilder &b, Grads g,
   return success();
 }
 
+/// Whether every value of one type is one of the other.
+static bool isWidening(Type from, Type to) {
+  auto narrow = dyn_cast<FloatType>(from), wide = dyn_cast<FloatType>(to);
+  return narrow && wide && narrow.getWidth() < wide.getWidth();
+}
+
 OpFoldResult CastOp::fold(FoldAdaptor) {
-  return getInput().getType() == getType() ? OpFoldResult(getInput())
-                                           : OpFoldResult();
+  if (getInput().getType() == getType())
+    return getInput();
+  // There and back again, exactly.
+  if (auto first = getInput().getDefiningOp<CastOp>())
+    if (first.getInput().getType() == getType() &&
+        isWidening(getType().getElementType(),
+                   first.getType().getElementType()))
+      return first.getInput();
+  return {};
 }
 
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValueAttr(); }

@@ -13,6 +13,16 @@ static RankedTensorType tensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+/// Checks `wide` (C4) and gives the element type of a product.
+static FailureOr<Type> inferElement(InferSite site, Type operand, bool wide) {
+  if (!wide)
+    return operand;
+  if (!operand.isBF16())
+    return emitInferError(site, "is wide with operands of ", operand,
+                          ", expected bf16");
+  return Type(Float32Type::get(operand.getContext()));
+}
+
 //===----------------------------------------------------------------------===//
 // matmul
 //===----------------------------------------------------------------------===//
@@ -66,7 +76,11 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *,
     shape->push_back(m);
   if (b.getRank() > 1)
     shape->push_back(n);
-  types.push_back(RankedTensorType::get(*shape, a.getElementType()));
+  auto element = inferElement({loc, getOperationName()}, a.getElementType(),
+                              adaptor.getWide()); // C4
+  if (failed(element))
+    return failure();
+  types.push_back(RankedTensorType::get(*shape, *element));
   return success();
 }
 
@@ -75,7 +89,8 @@ LogicalResult MatmulOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
                                       MutableArrayRef<Value> out) {
   GradBuilder gb(b, getLoc());
   RankedTensorType typeA = tensorType(getLhs()), typeB = tensorType(getRhs());
-  Value lhs = getLhs(), rhs = getRhs(), grad = g[0];
+  Value lhs = getLhs(), rhs = getRhs();
+  Value grad = gb.cast(g[0], typeA.getElementType());
   // Give rank-1 operands, and the cotangent, the dims that the result lacks.
   SmallVector<int64_t> gradShape(tensorType(grad).getShape());
   if (typeB.getRank() == 1)
@@ -87,8 +102,10 @@ LogicalResult MatmulOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
     lhs = gb.reshape(lhs, {1, typeA.getDimSize(0)});
   if (typeB.getRank() == 1)
     rhs = gb.reshape(rhs, {typeB.getDimSize(0), 1});
-  auto product = [&](Value x, Value y, bool transX, bool transY) -> Value {
-    return MatmulOp::create(b, getLoc(), x, y, transX, transY);
+  auto product = [&](Value operand, Value x, Value y, bool transX,
+                     bool transY) -> Value {
+    return MatmulOp::create(b, getLoc(), x, y, transX, transY,
+                            isRoundedParameter(operand));
   };
   bool ta = getTransA(), tb = getTransB();
   auto finish = [&](Value full, Value matrix, RankedTensorType type) {
@@ -96,12 +113,12 @@ LogicalResult MatmulOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
   };
   // y = op(a) op(b): d op(a) = g op(b)ᵀ, and da is its transpose where a is.
   if (wanted[0])
-    out[0] = finish(ta ? product(rhs, grad, tb, true)
-                       : product(grad, rhs, false, !tb),
+    out[0] = finish(ta ? product(getLhs(), rhs, grad, tb, true)
+                       : product(getLhs(), grad, rhs, false, !tb),
                     lhs, typeA);
   if (wanted[1])
-    out[1] = finish(tb ? product(grad, lhs, true, ta)
-                       : product(lhs, grad, !ta, false),
+    out[1] = finish(tb ? product(getRhs(), grad, lhs, true, ta)
+                       : product(getRhs(), lhs, grad, !ta, false),
                     rhs, typeB);
   return success();
 }
@@ -129,17 +146,21 @@ LogicalResult LinearOp::inferReturnTypes(MLIRContext *,
                           "contracting dims differ: input dim ",
                           x.getRank() - 1, " is ", x.getShape().back(),
                           ", weight dim 1 is ", w.getDimSize(1));
+  auto element = inferElement({loc, getOperationName()}, x.getElementType(),
+                              adaptor.getWide()); // C4
+  if (failed(element))
+    return failure();
   if (Value bias = adaptor.getBias()) { // C1, C3
     RankedTensorType type = tensorType(bias);
-    if (type.getElementType() != x.getElementType() || type.getRank() != 1 ||
+    if (type.getElementType() != *element || type.getRank() != 1 ||
         !extentsMatch(type.getDimSize(0), w.getDimSize(0)))
-      return emitInferError(
-          {loc, getOperationName()}, "bias has type ", type, ", expected ",
-          RankedTensorType::get({w.getDimSize(0)}, x.getElementType()));
+      return emitInferError({loc, getOperationName()}, "bias has type ", type,
+                            ", expected ",
+                            RankedTensorType::get({w.getDimSize(0)}, *element));
   }
   SmallVector<int64_t> shape(x.getShape());
   shape.back() = w.getDimSize(0);
-  types.push_back(RankedTensorType::get(shape, x.getElementType()));
+  types.push_back(RankedTensorType::get(shape, *element));
   return success();
 }
 
@@ -150,15 +171,18 @@ LogicalResult LinearOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
   RankedTensorType x = tensorType(getInput()), w = tensorType(getWeight());
   int64_t k = w.getDimSize(1), n = w.getDimSize(0);
   int64_t rows = x.getNumElements() / k;
-  Value grad = gb.reshape(g[0], {rows, n});
+  Value full = gb.reshape(g[0], {rows, n});
+  Value grad = gb.cast(full, x.getElementType());
   if (wanted[0]) {
-    Value dx = MatmulOp::create(b, getLoc(), grad, getWeight(), false, false);
+    Value dx = MatmulOp::create(b, getLoc(), grad, getWeight(), false, false,
+                                isRoundedParameter(getInput()));
     out[0] = gb.reshape(dx, x.getShape());
   }
   if (wanted[1])
-    out[1] = MatmulOp::create(b, getLoc(), grad,
-                              gb.reshape(getInput(), {rows, k}), true, false);
+    out[1] =
+        MatmulOp::create(b, getLoc(), grad, gb.reshape(getInput(), {rows, k}),
+                         true, false, isRoundedParameter(getWeight()));
   if (wanted.size() > 2 && wanted[2])
-    out[2] = gb.reduceSum(grad, {0}, /*keepDims=*/false);
+    out[2] = gb.reduceSum(full, {0}, /*keepDims=*/false);
   return success();
 }

@@ -129,6 +129,55 @@ LogicalResult blu::refineTypes(Region &region) {
 }
 
 //===----------------------------------------------------------------------===//
+// Types of cotangents
+//===----------------------------------------------------------------------===//
+
+/// The stacked operand of which `value` is the slice, or null.
+static Value getStackedOperand(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return {};
+  auto stack = dyn_cast<StackOp>(argument.getOwner()->getParentOp());
+  if (!stack || argument.getArgNumber() <= stack.getNumCarries())
+    return {};
+  return stack.getSlices()[argument.getArgNumber() - 1 - stack.getNumCarries()];
+}
+
+/// Whether `value` is an argument of a model or step, under views and slices.
+static bool isArgument(Value value) {
+  while (true) {
+    if (Value operand = getStackedOperand(value))
+      value = operand;
+    else if (Operation *op = value.getDefiningOp();
+             isa_and_nonnull<ReshapeOp, TransposeOp, SliceOp, SplitOp>(op))
+      value = op->getOperand(0);
+    else if (value.getDefiningOp<ParamOp>())
+      return true;
+    else
+      return isa<BlockArgument>(value) &&
+             isa<ModelOp, StepOp>(value.getParentBlock()->getParentOp());
+  }
+}
+
+RankedTensorType blu::getCotangentType(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (Value operand = getStackedOperand(value))
+    return type.clone(getCotangentType(operand).getElementType());
+  auto rounding = value.getDefiningOp<CastOp>();
+  if (!rounding || !isArgument(rounding.getInput()))
+    return type;
+  auto narrow = dyn_cast<FloatType>(type.getElementType());
+  auto wide = dyn_cast<FloatType>(rounding.getInput().getType().getElementType());
+  return narrow && wide && narrow.getWidth() < wide.getWidth()
+             ? type.clone(wide)
+             : type;
+}
+
+bool blu::isRoundedParameter(Value value) {
+  return getCotangentType(value) != value.getType();
+}
+
+//===----------------------------------------------------------------------===//
 // GradBuilder
 //===----------------------------------------------------------------------===//
 

@@ -49,6 +49,13 @@ static LogicalResult verifyShape(Operation *op, StringRef what, ShapedType type,
   return success();
 }
 
+static LogicalResult verifyTf32(Operation *op, bool tf32, Type element) {
+  if (!tf32 || element.isF32())
+    return success();
+  return op->emitOpError("is tf32 with operands of ")
+         << element << ", expected f32";
+}
+
 static LogicalResult verifyPosition(Operation *op, ShapedType type) {
   if (type.hasRank() && type.getRank() == 0 &&
       type.getElementType().isInteger(64))
@@ -85,6 +92,14 @@ LogicalResult GemmOp::verify() {
     return emitOpError("a has element type ")
            << a.getElementType() << ", expected a float type";
   if (failed(verifyElement(*this, "b", b, a.getElementType())))
+    return failure();
+  bool isWide = a.getElementType().isBF16() && out.getElementType().isF32();
+  if (!isWide && out.getElementType() != a.getElementType())
+    return emitOpError("output has element type ")
+           << out.getElementType() << ", expected " << a.getElementType()
+           << (a.getElementType().isBF16() ? " or f32" : "");
+  // M5
+  if (failed(verifyTf32(*this, getTf32(), a.getElementType())))
     return failure();
   // M2
   int64_t first = rank - 2;
@@ -189,6 +204,10 @@ LogicalResult AttentionOp::verify() {
   if (getPosition() &&
       failed(verifyPosition(*this, cast<ShapedType>(getPosition().getType()))))
     return failure();
+  // A6
+  if (failed(verifyTf32(*this, getTf32(),
+                        getElementTypeOrSelf(getQ().getType()))))
+    return failure();
   SmallVector<ShapedType> outputs = getOutputs(*this);
   return verifyAttention(*this, cast<ShapedType>(getQ().getType()),
                          cast<ShapedType>(getK().getType()),
@@ -210,6 +229,9 @@ LogicalResult AttentionGradOp::verify() {
   auto v = cast<ShapedType>(getV().getType());
   if (failed(verifyAttention(*this, q, k, v, cast<ShapedType>(getO().getType()),
                              cast<ShapedType>(getLse().getType()))))
+    return failure();
+  // A6
+  if (failed(verifyTf32(*this, getTf32(), q.getElementType())))
     return failure();
   // A5
   SmallVector<ShapedType> outputs = getOutputs(*this);

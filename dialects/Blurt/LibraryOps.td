@@ -23,22 +23,25 @@ def Blurt_GemmOp : Blurt_DestinationOp<"gemm", [AttrSizedOperandSegments]> {
     rank-3 operands whose first dim is the batch; a batch of 1 broadcasts.
     `trans_a`, `trans_b` say that the stored matrix is the transpose of the
     operand. With `c` the product is added to it; in memref form `c` is the out
-    itself and is updated in place.
+    itself and is updated in place. With `tf32` operands are rounded to TF32
+    before they are multiplied; sums are f32 as without it.
 
     Constraints:
-    - M1: ranks are all 2 or all 3; a and b have one float element type.
+    - M1: ranks are all 2 or all 3; a and b have one float element type, and so
+      does the result, or f32 where they are bf16.
     - M2: contracting extents agree; batches agree or are 1.
     - M3: c has the type of the result.
     - M4 (memref form): one of the two matrix dims has stride 1.
+    - M5: `tf32` is for f32 operands.
   }];
   let arguments = (ins Blurt_Shaped:$a, Blurt_Shaped:$b,
                        Optional<Blurt_Shaped>:$c,
                        Variadic<AnyStridedMemRef>:$outs,
-                       UnitAttr:$trans_a, UnitAttr:$trans_b);
+                       UnitAttr:$trans_a, UnitAttr:$trans_b, UnitAttr:$tf32);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $a (`transposed` $trans_a^)? `,` $b (`transposed` $trans_b^)?
-    (`plus` $c^)? (`into` $outs^)? attr-dict `:`
+    (`plus` $c^)? (`into` $outs^)? (`tf32` $tf32^)? attr-dict `:`
     functional-type(operands, results)
   }];
 }
@@ -53,7 +56,8 @@ def Blurt_AttentionOp : Blurt_DestinationOp<"attention", [AttrSizedOperandSegmen
 
     With `position` (a rank-0 i64, generation) k and v are caches of S rows of
     which rows 0 … position+T-1 are valid, and query t sees keys s ≤
-    position + t. lse is then not needed but still written.
+    position + t. lse is then not needed but still written. `tf32` is for the
+    products as in `blurt.gemm`.
 
     Constraints:
     - A1: q, k, v have rank 4 and one float element type; v has k's shape.
@@ -61,15 +65,16 @@ def Blurt_AttentionOp : Blurt_DestinationOp<"attention", [AttrSizedOperandSegmen
     - A3: position is a rank-0 i64.
     - A4: o has q's shape and element type; lse is B×H×T of f32, or of f64 if
       q is.
+    - A6: `tf32` is for f32 operands.
   }];
   let arguments = (ins Blurt_Shaped:$q, Blurt_Shaped:$k, Blurt_Shaped:$v,
                        Optional<Blurt_Shaped>:$position,
                        Variadic<AnyStridedMemRef>:$outs,
-                       F64Attr:$scale, UnitAttr:$causal);
+                       F64Attr:$scale, UnitAttr:$causal, UnitAttr:$tf32);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`at` $position^)? (`into` $outs^)? `scale` `=` $scale
-    (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+    (`causal` $causal^)? (`tf32` $tf32^)? attr-dict `:` functional-type(operands, results)
   }];
 }
 
@@ -80,17 +85,17 @@ def Blurt_AttentionGradOp : Blurt_DestinationOp<"attention_grad"> {
     Outputs dq, dk, dv of the shapes of q, k, v. Recomputes the probabilities
     tile by tile from lse.
 
-    Constraints: A1, A2 and A4 of `blurt.attention`, and
+    Constraints: A1, A2, A4 and A6 of `blurt.attention`, and
     - A5: d_o has q's type, dq, dk, dv have the shapes of q, k, v.
   }];
   let arguments = (ins Blurt_Shaped:$q, Blurt_Shaped:$k, Blurt_Shaped:$v,
                        Blurt_Shaped:$o, Blurt_Shaped:$lse, Blurt_Shaped:$d_o,
                        Variadic<AnyStridedMemRef>:$outs,
-                       F64Attr:$scale, UnitAttr:$causal);
+                       F64Attr:$scale, UnitAttr:$causal, UnitAttr:$tf32);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $q `,` $k `,` $v `,` $o `,` $lse `,` $d_o (`into` $outs^)? `scale` `=` $scale
-    (`causal` $causal^)? attr-dict `:` functional-type(operands, results)
+    (`causal` $causal^)? (`tf32` $tf32^)? attr-dict `:` functional-type(operands, results)
   }];
 }
 

@@ -37,8 +37,16 @@ static void accumulateGradients(StepOp step, int64_t count) {
   Block *body = step.getBodyBlock();
   Operation *terminator = step.getTerminator();
   SmallVector<Operation *> moved;
+  // Copies of the parameters in another element type serve all microbatches.
+  auto isCopy = [&](Operation &op) {
+    auto cast = dyn_cast<CastOp>(op);
+    auto argument =
+        cast ? dyn_cast<BlockArgument>(cast.getInput()) : BlockArgument();
+    return argument && argumentRole(step, argument.getArgNumber()) == "param";
+  };
   for (Operation &op : body->without_terminator())
-    moved.push_back(&op);
+    if (!isCopy(op))
+      moved.push_back(&op);
 
   SmallVector<Value> inputs;
   SmallVector<Type> arguments(step.getArgumentTypes());

@@ -68,6 +68,7 @@ private:
   bool isAvailable(Value value);
   /// The values to save if `value` is recomputed: itself if it cannot be.
   llvm::SmallSetVector<Value, 4> findLeaves(Value value);
+  SmallVector<Value> mergeViews(ArrayRef<Value> needed);
   void decide(ArrayRef<Value> needed);
   Value materialize(Value value, Operation *user);
   Value addSlice(Value operand, Type type, Location loc);
@@ -92,9 +93,17 @@ static uint64_t byteSize(Value value) {
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);
 }
 
+/// A cast to as many or more bits: what it gives is not worth saving.
+static bool isWidening(Operation *op) {
+  auto cast = dyn_cast_or_null<CastOp>(op);
+  return cast && cast.getInput().getType().getElementTypeBitWidth() <=
+                     cast.getType().getElementTypeBitWidth();
+}
+
 /// Ops that move elements or make them from nothing.
 static bool isView(Operation *op) {
-  return isa<ConstantOp, ReshapeOp, TransposeOp, SplitOp, SliceOp, BroadcastOp,
+  return isWidening(op) ||
+         isa<ConstantOp, ReshapeOp, TransposeOp, SplitOp, SliceOp, BroadcastOp,
              PositionsOp, RandomKeyOp>(op);
 }
 
@@ -130,36 +139,73 @@ llvm::SmallSetVector<Value, 4> SavedValues::findLeaves(Value value) {
   return leaves;
 }
 
+/// The value that `value` is a view of, or a cast to more bits.
+static Value findRoot(Value value) {
+  for (Operation *op = value.getDefiningOp();
+       op && isView(op) && op->getNumOperands() == 1;
+       op = value.getDefiningOp())
+    value = op->getOperand(0);
+  return value;
+}
+
+/// `needed`, with one value in place of views that make up all of it, in the
+/// order of the forward body.
+SmallVector<Value> SavedValues::mergeViews(ArrayRef<Value> needed) {
+  llvm::SetVector<Value> unwidened;
+  for (Value value : needed) {
+    while (isForwardValue(value) && isWidening(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    unwidened.insert(value);
+  }
+  llvm::DenseMap<Value, uint64_t> bytesByRoot;
+  for (Value value : unwidened)
+    bytesByRoot[findRoot(value)] += byteSize(value);
+  llvm::SetVector<Value> merged;
+  for (Value value : unwidened) {
+    Value root = findRoot(value);
+    bool isWhole =
+        isForwardValue(root) && bytesByRoot[root] >= byteSize(root);
+    merged.insert(isWhole ? root : value);
+  }
+
+  llvm::DenseMap<Operation *, unsigned> numbers;
+  for (Operation &op : *forward.getBodyBlock())
+    numbers.insert({&op, numbers.size() + 1});
+  SmallVector<std::tuple<unsigned, unsigned, Value>> sorted;
+  for (auto [i, value] : llvm::enumerate(merged)) {
+    Operation *op = value.getDefiningOp();
+    if (op)
+      op = forward.getBodyBlock()->findAncestorOpInBlock(*op);
+    sorted.push_back({numbers.lookup(op), i, value});
+  }
+  llvm::sort(sorted, [](const auto &x, const auto &y) {
+    return std::pair(std::get<0>(x), std::get<1>(x)) <
+           std::pair(std::get<0>(y), std::get<1>(y));
+  });
+  SmallVector<Value> values;
+  for (const auto &entry : sorted)
+    values.push_back(std::get<2>(entry));
+  return values;
+}
+
 void SavedValues::decide(ArrayRef<Value> needed) {
   // What cannot be recomputed is saved in any case.
   SmallVector<Value> open;
-  llvm::DenseMap<Value, uint64_t> bytesByRoot;
-  for (Value value : needed) {
+  for (Value value : mergeViews(needed)) {
     llvm::SmallSetVector<Value, 4> leaves = findLeaves(value);
     if (leaves.size() == 1 && leaves[0] == value)
       saved.insert(value);
     else
       open.push_back(value);
   }
-  // Several views of one value are as good as the value: count them together.
-  auto root = [](Value value) {
-    for (Operation *op = value.getDefiningOp();
-         op && isView(op) && op->getNumOperands() == 1;
-         op = value.getDefiningOp())
-      value = op->getOperand(0);
-    return value;
-  };
-  for (Value value : open)
-    bytesByRoot[root(value)] += byteSize(value);
+  // In order: what is saved by then costs nothing where something is computed
+  // from it.
   for (Value value : open) {
     llvm::SmallSetVector<Value, 4> leaves = findLeaves(value);
     uint64_t extra = 0;
     for (Value leaf : leaves)
       extra += byteSize(leaf);
-    bool isPureView = leaves.size() == 1 && leaves[0] == root(value);
-    bool recomputes =
-        isPureView ? extra <= bytesByRoot[leaves[0]] : extra < byteSize(value);
-    if (recomputes || extra == 0)
+    if (extra < byteSize(value) || extra == 0)
       saved.insert(leaves.begin(), leaves.end());
     else
       saved.insert(value);
@@ -234,7 +280,9 @@ void AdjointBuilder::accumulate(OpBuilder &b, Cotangents &cotangents,
                                 Value value, Value grad) {
   if (!grad)
     return;
-  assert(grad.getType() == value.getType() && "cotangent of another type");
+  RankedTensorType type = getCotangentType(value);
+  grad = GradBuilder(b, value.getLoc()).cast(grad, type.getElementType());
+  assert(grad.getType() == type && "cotangent of another type");
   Value &sum = cotangents[value];
   sum = sum ? AddOp::create(b, value.getLoc(), sum, grad).getResult() : grad;
 }
@@ -337,7 +385,7 @@ LogicalResult AdjointBuilder::buildStack(OpBuilder &b, StackOp stack,
                                stack.getResult(i).getType())));
   }
   for (Value value : captured)
-    inits.push_back(outer.zeros(cast<RankedTensorType>(value.getType())));
+    inits.push_back(outer.zeros(getCotangentType(value)));
   SmallVector<unsigned> collectedWithGrad;
   for (unsigned i = numCarries, e = stack.getNumResults(); i < e; ++i)
     if (Value grad = cotangents.lookup(stack.getResult(i));

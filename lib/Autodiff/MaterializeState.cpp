@@ -164,8 +164,7 @@ static DictionaryAttr parameterInfo(ParamOp param, StackOp stack) {
   return info.getDictionary(param.getContext());
 }
 
-/// `stack` with more stacked operands, each given as a block argument.
-static StackOp addSlices(StackOp stack, ArrayRef<Value> operands) {
+StackOp blutrain::addSlices(StackOp stack, ArrayRef<Value> operands) {
   OpBuilder b(stack);
   SmallVector<Value> slices(stack.getSlices());
   llvm::append_range(slices, operands);

@@ -18,13 +18,19 @@ namespace blutrain {
 using namespace mlir;
 using namespace mlir::blu;
 
-/// Parameters stay outside the region: they are there anyway.
+/// Parameters and their copies in other element types are there anyway.
+static bool staysOutside(Operation &op) {
+  auto cast = dyn_cast<CastOp>(op);
+  return isa<ParamOp>(op) || (cast && cast.getInput().getDefiningOp<ParamOp>());
+}
+
+/// Parameters stay outside the region.
 static void wrapBody(StackOp stack) {
   Block *body = stack.getBodyBlock();
   YieldOp yield = stack.getYield();
   SmallVector<Operation *> moved;
   for (Operation &op : body->without_terminator())
-    if (!isa<ParamOp>(op))
+    if (!staysOutside(op))
       moved.push_back(&op);
   OpBuilder b(yield);
   auto checkpoint =

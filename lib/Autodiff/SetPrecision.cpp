@@ -6,9 +6,10 @@
 
 #include "blutrain/Autodiff/Passes.h"
 
-#include "Blu/Blu.h"
+#include "Blu/BluSupport.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace blutrain {
 #define GEN_PASS_DEF_SETPRECISIONPASS
@@ -18,6 +19,345 @@ namespace blutrain {
 using namespace mlir;
 using namespace mlir::blu;
 
+//===----------------------------------------------------------------------===//
+// bf16
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What a value of f32 is in a bf16 program; where several meet, the last
+/// decides.
+enum class Kind {
+  Parameter,  ///< computed from parameters and constants alone, or rows of them
+  Input,      ///< an input, or computed elementwise from inputs
+  Activation, ///< stored as bf16
+  Wide        ///< statistics, probabilities, losses and what they go into
+};
+
+/// Rounds the activations of a model to bf16. What computes is in f32, between
+/// casts; only products, and elementwise ops of one rounding each, have bf16
+/// operands and results.
+class Bf16Rewriter {
+public:
+  explicit Bf16Rewriter(ModelOp model)
+      : model(model), f32(Float32Type::get(model.getContext())),
+        bf16(BFloat16Type::get(model.getContext())) {}
+
+  void run() {
+    analyze();
+    rewrite(*model.getBodyBlock());
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // What every value is
+  //===--------------------------------------------------------------------===//
+
+  Type elementType(Value value) {
+    return cast<RankedTensorType>(value.getType()).getElementType();
+  }
+  Kind kindOf(Value value) {
+    if (elementType(value).isBF16())
+      return Kind::Activation;
+    return kinds.lookup(value);
+  }
+  void raise(Value value, Kind kind) {
+    if (!elementType(value).isF32() || kind <= kindOf(value))
+      return;
+    kinds[value] = kind;
+    changed = true;
+  }
+  void analyze();
+  void analyze(Operation *op);
+  Kind joinElementwise(ValueRange operands);
+
+  //===--------------------------------------------------------------------===//
+  // New types
+  //===--------------------------------------------------------------------===//
+
+  Value castTo(OpBuilder &b, Value value, Type element) {
+    return GradBuilder(b, value.getLoc()).cast(value, element);
+  }
+  /// `value` in bf16, rounded once for all its readers.
+  Value narrow(Value value);
+  void narrowOperands(Operation *op, unsigned count);
+  void widenOperands(Operation *op, unsigned first = 0);
+  void setElement(Value value, Type element) {
+    value.setType(cast<RankedTensorType>(value.getType()).clone(element));
+  }
+  /// The type in which a value of the kind, now of f32, is stored.
+  Type stored(Value value, Kind kind) {
+    bool isRounded = kind == Kind::Activation && elementType(value).isF32();
+    return isRounded ? Type(bf16) : elementType(value);
+  }
+  /// Rounds a result that the op computes in f32.
+  void roundResult(Value result, Kind kind);
+
+  void rewrite(Block &block);
+  void rewrite(Operation *op);
+  void rewriteProduct(Operation *op);
+  void rewriteStack(StackOp stack);
+
+  ModelOp model;
+  Type f32, bf16;
+  llvm::DenseMap<Value, Kind> kinds;
+  llvm::DenseMap<Value, Value> narrowed;
+  bool changed = false;
+};
+} // namespace
+
+/// Ops that move elements.
+static bool movesElements(Operation *op) {
+  return isa<ReshapeOp, TransposeOp, BroadcastOp, SliceOp, SplitOp, ConcatOp,
+             StopGradientOp>(op);
+}
+
+/// Elementwise ops each of whose cotangents is rounded once, too.
+static bool roundsOnce(Operation *op) {
+  return isa<AddOp, SubOp, MulOp, MaximumOp, MinimumOp, SelectOp, NegOp, AbsOp,
+             ReluOp, GeluOp, DropoutOp>(op);
+}
+
+static bool isElementwise(Operation *op) {
+  return roundsOnce(op) ||
+         isa<DivOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp, SiluOp>(op);
+}
+
+/// Whether a product is read only where f32 is: then it is not rounded.
+static bool isReadWide(Value product) {
+  return !product.use_empty() &&
+         llvm::all_of(product.getUsers(), [](Operation *user) {
+           if (auto reshape = dyn_cast<ReshapeOp>(user))
+             return isReadWide(reshape.getResult());
+           return isa<CrossEntropyOp, SoftmaxOp, LogSoftmaxOp, ReturnOp>(user);
+         });
+}
+
+/// An input is in f32 anyway: arithmetic with it (a prediction's error) is not
+/// rounded. A parameter (a bias) leaves an activation what it is.
+Kind Bf16Rewriter::joinElementwise(ValueRange operands) {
+  Kind kind = Kind::Parameter;
+  bool hasInput = false;
+  for (Value operand : operands) {
+    if (!isa<FloatType>(elementType(operand)))
+      continue;
+    kind = std::max(kind, kindOf(operand));
+    hasInput |= kindOf(operand) == Kind::Input;
+  }
+  return hasInput && kind == Kind::Activation ? Kind::Wide : kind;
+}
+
+void Bf16Rewriter::analyze(Operation *op) {
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<ParamOp, ConstantOp>([](Operation *) {})
+      .Case([&](EmbeddingOp gather) {
+        raise(gather.getResult(), kindOf(gather.getTable()));
+      })
+      .Case<LinearOp, MatmulOp>([&](Operation *product) {
+        Value result = product->getResult(0);
+        raise(result, isReadWide(result) ? Kind::Wide : Kind::Activation);
+      })
+      .Case([&](AttentionOp attention) {
+        raise(attention.getResult(), Kind::Activation);
+        raise(attention.getLse(), Kind::Wide);
+      })
+      .Case([&](LayerNormOp norm) {
+        raise(norm.getResult(), Kind::Activation);
+      })
+      .Case([&](CastOp cast) {
+        if (isa<FloatType>(elementType(cast.getInput())))
+          raise(cast.getResult(), Kind::Wide);
+      })
+      .Case([&](StackOp stack) {
+        auto yielded = stack.getYield().getValues();
+        for (unsigned i = 0, e = stack.getNumCarries(); i < e; ++i) {
+          for (Value value : {stack.getCarries()[i], yielded[i]})
+            raise(stack.getCarryArg(i), kindOf(value));
+          raise(stack.getResult(i), kindOf(stack.getCarryArg(i)));
+        }
+        for (auto [i, slice] : llvm::enumerate(stack.getSlices()))
+          raise(stack.getSliceArg(i), kindOf(slice));
+        for (unsigned i = stack.getNumCarries(); i < yielded.size(); ++i)
+          raise(stack.getResult(i), kindOf(yielded[i]));
+      })
+      .Case([&](CheckpointOp checkpoint) {
+        for (auto [value, result] : llvm::zip(checkpoint.getYield().getValues(),
+                                              checkpoint.getResults()))
+          raise(result, kindOf(value));
+      })
+      .Default([&](Operation *other) {
+        Kind kind = Kind::Wide;
+        if (isElementwise(other))
+          kind = joinElementwise(other->getOperands());
+        else if (movesElements(other)) {
+          kind = Kind::Parameter;
+          for (Value operand : other->getOperands())
+            kind = std::max(kind, kindOf(operand));
+        }
+        for (Value result : other->getResults())
+          raise(result, kind);
+      });
+}
+
+void Bf16Rewriter::analyze() {
+  for (BlockArgument argument : model.getArguments())
+    raise(argument, Kind::Input);
+  do {
+    changed = false;
+    model.getBody().walk([&](Operation *op) { analyze(op); });
+  } while (changed);
+}
+
+Value Bf16Rewriter::narrow(Value value) {
+  if (!elementType(value).isF32())
+    return value;
+  Value &copy = narrowed[value];
+  if (!copy) {
+    OpBuilder b(value.getContext());
+    b.setInsertionPointAfterValue(value);
+    copy = castTo(b, value, bf16);
+  }
+  return copy;
+}
+
+void Bf16Rewriter::narrowOperands(Operation *op, unsigned count) {
+  for (unsigned i = 0; i < count; ++i)
+    op->setOperand(i, narrow(op->getOperand(i)));
+}
+
+void Bf16Rewriter::widenOperands(Operation *op, unsigned first) {
+  OpBuilder b(op);
+  for (OpOperand &operand : op->getOpOperands().drop_front(first))
+    if (elementType(operand.get()).isBF16())
+      operand.set(castTo(b, operand.get(), f32));
+}
+
+void Bf16Rewriter::roundResult(Value result, Kind kind) {
+  if (stored(result, kind) == elementType(result))
+    return;
+  OpBuilder b(result.getContext());
+  b.setInsertionPointAfterValue(result);
+  Value rounded = castTo(b, result, bf16);
+  result.replaceAllUsesExcept(rounded, rounded.getDefiningOp());
+}
+
+void Bf16Rewriter::rewriteProduct(Operation *op) {
+  Value result = op->getResult(0);
+  Kind kind = kindOf(result);
+  bool isWide = kind == Kind::Wide;
+  narrowOperands(op, 2);
+  setElement(result, isWide ? f32 : bf16);
+  if (isWide)
+    op->setAttr("wide", UnitAttr::get(op->getContext()));
+  auto linear = dyn_cast<LinearOp>(op);
+  if (!linear || !linear.getBias())
+    return;
+  // The bias is added in f32.
+  OpBuilder b(op);
+  b.setInsertionPointAfter(op);
+  GradBuilder gb(b, op->getLoc());
+  Value bias = castTo(b, linear.getBias(), f32);
+  linear.getBiasMutable().clear();
+  Value product = gb.cast(result, f32);
+  Value sum = gb.add(product, bias);
+  Value rounded = gb.cast(sum, isWide ? f32 : bf16);
+  result.replaceUsesWithIf(rounded, [&](OpOperand &use) {
+    return use.getOwner() != sum.getDefiningOp() &&
+           use.getOwner() != product.getDefiningOp();
+  });
+}
+
+void Bf16Rewriter::rewriteStack(StackOp stack) {
+  OpBuilder b(stack);
+  // Of several kinds a carried value is the last: what begins as an embedding
+  // becomes an activation here.
+  for (unsigned i = 0, e = stack.getNumCarries(); i < e; ++i) {
+    Value argument = stack.getCarryArg(i);
+    Type element = stored(argument, kindOf(argument));
+    Value init = stack.getCarries()[i];
+    if (elementType(init) != element && isa<FloatType>(element))
+      stack.getCarriesMutable()[i].set(castTo(b, init, element));
+    setElement(argument, element);
+    setElement(stack.getResult(i), element);
+  }
+  for (auto [i, slice] : llvm::enumerate(stack.getSlices()))
+    setElement(stack.getSliceArg(i), elementType(slice));
+  rewrite(*stack.getBodyBlock());
+  YieldOp yield = stack.getYield();
+  b.setInsertionPoint(yield);
+  for (OpOperand &operand : yield->getOpOperands()) {
+    unsigned i = operand.getOperandNumber();
+    if (i < stack.getNumCarries())
+      operand.set(castTo(b, operand.get(), elementType(stack.getCarryArg(i))));
+    else
+      setElement(stack.getResult(i), elementType(operand.get()));
+  }
+}
+
+void Bf16Rewriter::rewrite(Operation *op) {
+  if (isa<ParamOp, ConstantOp, EmbeddingOp, CastOp, YieldOp, PositionsOp>(op)) {
+    // Their operands may be of any type, or are parameters.
+    if (auto gather = dyn_cast<EmbeddingOp>(op))
+      setElement(gather.getResult(), elementType(gather.getTable()));
+    return;
+  }
+  if (isa<LinearOp, MatmulOp>(op))
+    return rewriteProduct(op);
+  if (auto stack = dyn_cast<StackOp>(op))
+    return rewriteStack(stack);
+  if (auto checkpoint = dyn_cast<CheckpointOp>(op)) {
+    rewrite(*checkpoint.getBodyBlock());
+    for (auto [value, result] : llvm::zip(checkpoint.getYield().getValues(),
+                                          checkpoint.getResults()))
+      result.setType(value.getType());
+    return;
+  }
+  if (auto attention = dyn_cast<AttentionOp>(op)) {
+    narrowOperands(op, 3);
+    return setElement(attention.getResult(), bf16);
+  }
+  if (auto result = dyn_cast<ReturnOp>(op)) {
+    // Results stay what the model declares.
+    OpBuilder b(op);
+    for (auto [operand, type] :
+         llvm::zip(op->getOpOperands(), model.getResultTypes()))
+      operand.set(
+          castTo(b, operand.get(), cast<RankedTensorType>(type).getElementType()));
+    return;
+  }
+  if (movesElements(op) && !isa<ConcatOp>(op)) {
+    for (Value result : op->getResults())
+      setElement(result, elementType(op->getOperand(0)));
+    return;
+  }
+  bool allRounded = llvm::all_of(op->getOperands(), [&](Value operand) {
+    return !isa<FloatType>(elementType(operand)) ||
+           elementType(operand).isBF16();
+  });
+  bool keepsBf16 = allRounded && (roundsOnce(op) || isa<CompareOp, ConcatOp>(op));
+  if (!keepsBf16)
+    widenOperands(op);
+  for (Value result : op->getResults()) {
+    if (!elementType(result).isF32())
+      continue;
+    if (keepsBf16)
+      setElement(result, bf16);
+    else
+      roundResult(result, kindOf(result));
+  }
+}
+
+void Bf16Rewriter::rewrite(Block &block) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : block)
+    ops.push_back(&op);
+  for (Operation *op : ops)
+    rewrite(op);
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
 namespace {
 struct SetPrecision : blutrain::impl::SetPrecisionPassBase<SetPrecision> {
   using SetPrecisionPassBase::SetPrecisionPassBase;
@@ -25,9 +365,18 @@ struct SetPrecision : blutrain::impl::SetPrecisionPassBase<SetPrecision> {
   void runOnOperation() override {
     if (policy == "fp32")
       return;
+    if (policy == "tf32") {
+      getOperation()->setAttr("blu.tf32", UnitAttr::get(&getContext()));
+      return;
+    }
+    if (policy == "bf16") {
+      for (ModelOp model : getOperation().getOps<ModelOp>())
+        Bf16Rewriter(model).run();
+      return;
+    }
     if (policy != "fp64") {
-      getOperation().emitError()
-          << "precision policy is '" << policy << "', expected fp64 or fp32";
+      getOperation().emitError() << "precision policy is '" << policy
+                                 << "', expected fp64, fp32, tf32 or bf16";
       return signalPassFailure();
     }
     AttrTypeReplacer replacer;

@@ -13,6 +13,9 @@
 // are sums in program order. Query tiles run outside, key tiles inside; the
 // probabilities come back from lse.
 //
+// bf16 operands are copied to f32 tiles on the stack and results rounded from
+// there. Backward then goes through the tiles twice, for dq and for dk and dv.
+//
 // Tiles depend on shapes alone, and keys that no row of a tile sees are never
 // touched.
 //
@@ -37,11 +40,18 @@ struct Rows {
   int64_t ld() const { return strides[1]; }
 };
 
+/// Rows of one head in the type that is computed in.
+struct Tile {
+  Value base;
+  int64_t ld;
+};
+
 /// What the two kernels share: shapes, strides and row arithmetic.
 struct AttentionBuilder {
   AttentionBuilder(KernelBuilder &b, MemRefType q, MemRefType k, double scale,
                    bool causal)
-      : b(b), element(q.getElementType()), lanes(getLaneType(element)),
+      : b(b), stored(q.getElementType()),
+        element(GroupOp::getScalarType(stored)), lanes(getLaneType(element)),
         batch(q.getDimSize(0)), queries(q.getDimSize(1)),
         heads(q.getDimSize(2)), depth(q.getDimSize(3)), keys(k.getDimSize(1)),
         keyHeads(k.getDimSize(2)), scale(scale), causal(causal),
@@ -55,7 +65,64 @@ struct AttentionBuilder {
     Value offset =
         b.add(b.mul(batchIndex, rows.strides[0]), b.mul(head, rows.strides[2]));
     offset = b.add(offset, b.mul(row, rows.strides[1]));
-    return b.advance(element, rows.base, offset);
+    return b.advance(stored, rows.base, offset);
+  }
+
+  bool isNarrow() const { return stored != element; }
+  /// Room for `count` rows if operands are copied.
+  Value scratch(int64_t count) {
+    return isNarrow() ? b.stackBuffer(element, count * depth) : Value();
+  }
+  /// `count` rows of an operand: where they are, or copied to `scratch`.
+  Tile read(const Rows &rows, Value batchIndex, Value first, Value count,
+            Value head, Value scratch) {
+    Value source = at(rows, batchIndex, first, head);
+    if (!isNarrow())
+      return {source, rows.ld()};
+    forRows(count, [&](Value i) {
+      Value from = b.advance(stored, source, b.mul(i, rows.ld()));
+      Value to = b.advance(element, scratch, b.mul(i, depth));
+      forVectors(depth, [&](Value at, const Lanes &valid) {
+        b.storeVector(
+            element,
+            b.loadVector(stored, b.advance(stored, from, at), 1, valid),
+            b.advance(element, to, at), 1, valid);
+      });
+    });
+    return {scratch, depth};
+  }
+  /// Where `count` rows of a result are added up.
+  Tile accumulator(const Rows &rows, Value batchIndex, Value first, Value head,
+                   Value scratch) {
+    if (isNarrow())
+      return {scratch, depth};
+    return {at(rows, batchIndex, first, head), rows.ld()};
+  }
+  /// Rounds what was added up in an accumulator apart.
+  void write(const Tile &tile, const Rows &rows, Value batchIndex, Value first,
+             Value count, Value head) {
+    if (!isNarrow())
+      return;
+    Value target = at(rows, batchIndex, first, head);
+    forRows(count, [&](Value i) {
+      Value from = b.advance(element, tile.base, b.mul(i, tile.ld));
+      Value to = b.advance(stored, target, b.mul(i, rows.ld()));
+      forVectors(depth, [&](Value at, const Lanes &valid) {
+        b.storeVector(
+            stored,
+            b.loadVector(element, b.advance(element, from, at), 1, valid),
+            b.advance(stored, to, at), 1, valid);
+      });
+    });
+  }
+  void forRows(Value count, llvm::function_ref<void(Value)> body) {
+    scf::ForOp loop = b.loop(b.i64(0), count, 1);
+    b.atEnd(loop.getBody(), [&] { body(loop.getInductionVar()); });
+  }
+  void clear(const Tile &tile, Value count) {
+    forRows(count, [&](Value i) {
+      fillZero(b.advance(element, tile.base, b.mul(i, tile.ld)));
+    });
   }
 
   Value constant(double value) { return b.constant(element, value); }
@@ -115,7 +182,8 @@ struct AttentionBuilder {
   }
 
   KernelBuilder &b;
-  Type element;
+  Type stored;  ///< of operands and results in memory
+  Type element; ///< of scratch and arithmetic
   VectorType lanes;
   int64_t batch, queries, heads, depth, keys, keyHeads;
   double scale;
@@ -155,18 +223,15 @@ static void clearRest(AttentionBuilder &a, Value row, Value valid,
   });
 }
 
-static LogicalResult checkLayouts(Operation *op, ValueRange operands) {
+template <typename OpTy>
+static LogicalResult checkLayouts(OpTy op, ValueRange operands) {
+  if (op.getTf32())
+    return op.emitOpError("is tf32, which the CPU target does not have");
   for (Value operand : operands) {
     auto type = cast<MemRefType>(operand.getType());
-    Type element = type.getElementType();
-    if (!element.isF32() && !element.isF64())
-      return op->emitOpError("has element type ")
-             << element
-             << ", which the CPU target cannot attend with, "
-                "expected f32 or f64";
     auto [strides, offset] = type.getStridesAndOffset();
     if (strides[3] != 1 && type.getDimSize(3) != 1)
-      return op->emitOpError("has an operand of stride ")
+      return op.emitOpError("has an operand of stride ")
              << strides[3] << " along its last dim, expected 1";
   }
   return success();
@@ -199,6 +264,8 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
   Value scores = b.stackBuffer(element, kQueryTile * a.scratchLd);
   Value maxima = b.stackBuffer(element, kQueryTile);
   Value sums = b.stackBuffer(element, kQueryTile);
+  Value qScratch = a.scratch(kQueryTile), oScratch = a.scratch(kQueryTile);
+  Value kScratch = a.scratch(a.keyTile), vScratch = a.scratch(a.keyTile);
   constexpr double inf = std::numeric_limits<double>::infinity();
 
   scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
@@ -211,8 +278,8 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
   Value keyHead = b.div(head, a.heads / a.keyHeads);
   Value first = b.mul(tile, kQueryTile);
   Value count = b.min(b.i64(kQueryTile), b.sub(b.i64(a.queries), first));
-  Value qTile = a.at(q, entry, first, head);
-  Value oTile = a.at(o, entry, first, head);
+  Tile qTile = a.read(q, entry, first, count, head, qScratch);
+  Tile oTile = a.accumulator(o, entry, first, head, oScratch);
 
   scf::ForOp init = b.loop(b.i64(0), count, 1);
   b.atEnd(init.getBody(), [&] {
@@ -228,9 +295,10 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
     Value width = b.min(b.i64(a.keyTile), b.sub(limit, begin));
     Value isFirst =
         arith::CmpIOp::create(b, arith::CmpIPredicate::eq, begin, b.i64(0));
+    Tile kTile = a.read(k, entry, begin, width, keyHead, kScratch);
     a.gemm(false, true, count, width, b.i64(a.depth), a.constant(a.scale),
-           qTile, q.ld(), a.at(k, entry, begin, keyHead), k.ld(), a.constant(0),
-           scores, a.scratchLd);
+           qTile.base, qTile.ld, kTile.base, kTile.ld, a.constant(0), scores,
+           a.scratchLd);
     scf::ForOp rows = b.loop(b.i64(0), count, 1);
     b.atEnd(rows.getBody(), [&] {
       Value i = rows.getInductionVar();
@@ -285,7 +353,7 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
       scf::IfOp rescale =
           b.branch(arith::AndIOp::create(b, changed, notFirst), false);
       b.atEnd(rescale.thenBlock(), [&] {
-        Value out = b.advance(element, oTile, b.mul(i, o.ld()));
+        Value out = b.advance(element, oTile.base, b.mul(i, oTile.ld));
         Value factor = b.splat(correction);
         a.forVectors(a.depth, [&](Value at, const Lanes &lanes) {
           Value slot = b.advance(element, out, at);
@@ -297,9 +365,9 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
     });
     Value beta =
         arith::SelectOp::create(b, isFirst, a.constant(0), a.constant(1));
+    Tile vTile = a.read(v, entry, begin, width, keyHead, vScratch);
     a.gemm(false, false, count, b.i64(a.depth), width, a.constant(1), scores,
-           a.scratchLd, a.at(v, entry, begin, keyHead), v.ld(), beta, oTile,
-           o.ld());
+           a.scratchLd, vTile.base, vTile.ld, beta, oTile.base, oTile.ld);
   });
 
   scf::ForOp finish = b.loop(b.i64(0), count, 1);
@@ -307,7 +375,7 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
     Value i = finish.getInductionVar();
     Value sum = b.loadScalar(element, b.advance(element, sums, i));
     Value max = b.loadScalar(element, b.advance(element, maxima, i));
-    Value out = b.advance(element, oTile, b.mul(i, o.ld()));
+    Value out = b.advance(element, oTile.base, b.mul(i, oTile.ld));
     // Written so that a NaN sum is not taken for an empty row.
     Value isEmpty =
         arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, sum, a.constant(0));
@@ -327,6 +395,7 @@ static void emitForward(AttentionOp op, KernelBuilder &b, Kernel &kernel) {
     offset = b.add(offset, b.mul(b.add(first, i), lseStrides[2]));
     b.storeScalar(element, logarithm, b.advance(element, lse, offset));
   });
+  a.write(oTile, o, entry, first, count, head);
 }
 
 LogicalResult blurt::emitAttention(AttentionOp op, CpuHost &host) {
@@ -345,132 +414,225 @@ LogicalResult blurt::emitAttention(AttentionOp op, CpuHost &host) {
 // Backward
 //===----------------------------------------------------------------------===//
 
-static void emitBackward(AttentionGradOp op, KernelBuilder &b, Kernel &kernel) {
-  auto typeOf = [](Value value) { return cast<MemRefType>(value.getType()); };
-  AttentionBuilder a(b, typeOf(op.getQ()), typeOf(op.getK()),
-                     op.getScale().convertToDouble(), op.getCausal());
-  Type element = a.element;
-  Rows q = a.rows(0, typeOf(op.getQ())), k = a.rows(1, typeOf(op.getK())),
-       v = a.rows(2, typeOf(op.getV())), o = a.rows(3, typeOf(op.getO()));
-  Value lse = b.loadArgument(4);
-  auto [lseStrides, ignored] = typeOf(op.getLse()).getStridesAndOffset();
-  Rows dO = a.rows(5, typeOf(op.getDO())),
-       dq = a.rows(6, typeOf(op.getOuts()[0])),
-       dk = a.rows(7, typeOf(op.getOuts()[1])),
-       dv = a.rows(8, typeOf(op.getOuts()[2]));
+namespace {
+/// The parts of the backward kernel: operands, results, and steps over tiles.
+struct BackwardBuilder : AttentionBuilder {
+  BackwardBuilder(AttentionGradOp op, KernelBuilder &b)
+      : AttentionBuilder(b, type(op.getQ()), type(op.getK()),
+                         op.getScale().convertToDouble(), op.getCausal()),
+        q(rows(0, type(op.getQ()))), k(rows(1, type(op.getK()))),
+        v(rows(2, type(op.getV()))), o(rows(3, type(op.getO()))),
+        dO(rows(5, type(op.getDO()))), dq(rows(6, type(op.getOuts()[0]))),
+        dk(rows(7, type(op.getOuts()[1]))), dv(rows(8, type(op.getOuts()[2]))),
+        lse(b.loadArgument(4)) {
+    lseStrides = std::get<0>(type(op.getLse()).getStridesAndOffset());
+    probabilities = b.stackBuffer(element, kQueryTile * scratchLd);
+    cotangents = b.stackBuffer(element, kQueryTile * scratchLd);
+    deltas = b.stackBuffer(element, kQueryTile);
+    qScratch = scratch(kQueryTile);
+    doScratch = scratch(kQueryTile);
+    dqScratch = scratch(kQueryTile);
+    kScratch = scratch(keyTile);
+    vScratch = scratch(keyTile);
+    dkScratch = scratch(keyTile);
+    dvScratch = scratch(keyTile);
+  }
 
-  kernel.tasks = a.batch * a.keyHeads;
-  kernel.grain = 1;
-  int64_t group = a.heads / a.keyHeads;
-  Value probabilities = b.stackBuffer(element, kQueryTile * a.scratchLd);
-  Value cotangents = b.stackBuffer(element, kQueryTile * a.scratchLd);
-  constexpr double inf = std::numeric_limits<double>::infinity();
-  Value one = a.constant(1), zero = a.constant(0);
+  static MemRefType type(Value value) {
+    return cast<MemRefType>(value.getType());
+  }
 
-  scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
-  b.setInsertionPoint(tasks.getBody()->getTerminator());
-  Value keyHead = b.rem(tasks.getInductionVar(), a.keyHeads);
-  Value entry = b.div(tasks.getInductionVar(), a.keyHeads);
+  /// A tile of query rows and what comes with it.
+  struct Queries {
+    Value entry, head, first, count;
+    Tile q, dO;
+  };
+  Queries readQueries(Value entry, Value head, Value first);
+  /// A tile of keys, the first `width` of it in use.
+  struct Keys {
+    Value begin, width;
+    Tile k, v;
+  };
+  Keys readKeys(Value entry, Value head, Value begin, Value width) {
+    return {begin, width, read(k, entry, begin, width, head, kScratch),
+            read(v, entry, begin, width, head, vScratch)};
+  }
+  /// Keys that some query of the tile sees.
+  Value limit(const Queries &queries) {
+    return visibleKeys(
+        b.add(queries.first, b.sub(queries.count, b.i64(1))), {});
+  }
 
-  scf::ForOp clear = b.loop(b.i64(0), b.i64(a.keys), 1);
-  b.atEnd(clear.getBody(), [&] {
-    a.fillZero(a.at(dk, entry, clear.getInductionVar(), keyHead));
-    a.fillZero(a.at(dv, entry, clear.getInductionVar(), keyHead));
-  });
-  scf::ForOp headLoop = b.loop(b.i64(0), b.i64(group), 1);
-  b.setInsertionPoint(headLoop.getBody()->getTerminator());
-  Value head = b.add(b.mul(keyHead, group), headLoop.getInductionVar());
-  scf::ForOp tileLoop = b.loop(b.i64(0), b.i64(a.queries), kQueryTile);
-  b.setInsertionPoint(tileLoop.getBody()->getTerminator());
-  Value first = tileLoop.getInductionVar();
-  Value count = b.min(b.i64(kQueryTile), b.sub(b.i64(a.queries), first));
-  Value qTile = a.at(q, entry, first, head);
-  Value dqTile = a.at(dq, entry, first, head);
-  Value doTile = a.at(dO, entry, first, head);
+  /// p and ds of queries × keys to `probabilities` and `cotangents`.
+  void buildScores(const Queries &queries, const Keys &keys);
+  /// dq += ds · k.
+  void addToQueries(const Queries &queries, const Keys &keys, const Tile &sum) {
+    gemm(false, false, queries.count, b.i64(depth), keys.width, constant(1),
+         cotangents, scratchLd, keys.k.base, keys.k.ld, constant(1), sum.base,
+         sum.ld);
+  }
+  /// dv += pᵀ · do and dk += dsᵀ · q.
+  void addToKeys(const Queries &queries, const Keys &keys, const Tile &sumK,
+                 const Tile &sumV) {
+    gemm(true, false, keys.width, b.i64(depth), queries.count, constant(1),
+         probabilities, scratchLd, queries.dO.base, queries.dO.ld, constant(1),
+         sumV.base, sumV.ld);
+    gemm(true, false, keys.width, b.i64(depth), queries.count, constant(1),
+         cotangents, scratchLd, queries.q.base, queries.q.ld, constant(1),
+         sumK.base, sumK.ld);
+  }
 
-  // delta = Σ do · o of each row.
-  Value deltas = b.stackBuffer(element, kQueryTile);
-  scf::ForOp rowLoop = b.loop(b.i64(0), count, 1);
-  b.atEnd(rowLoop.getBody(), [&] {
-    Value i = rowLoop.getInductionVar();
-    a.fillZero(b.advance(element, dqTile, b.mul(i, dq.ld())));
-    Value out = a.at(o, entry, b.add(first, i), head);
-    Value cotangent = b.advance(element, doTile, b.mul(i, dO.ld()));
-    Value total = b.constant(a.lanes, 0);
-    int64_t tail = a.depth % kLanes;
-    auto product = [&](Value at, const Lanes &lanes) {
+  Rows q, k, v, o, dO, dq, dk, dv;
+  Value lse;
+  SmallVector<int64_t> lseStrides;
+  Value probabilities, cotangents, deltas;
+  Value qScratch, doScratch, dqScratch, kScratch, vScratch, dkScratch,
+      dvScratch;
+};
+} // namespace
+
+/// Computes `deltas`, Σ do · o of each row, as well.
+BackwardBuilder::Queries BackwardBuilder::readQueries(Value entry, Value head,
+                                                      Value first) {
+  Value count = b.min(b.i64(kQueryTile), b.sub(b.i64(queries), first));
+  Queries result{entry,
+                 head,
+                 first,
+                 count,
+                 read(q, entry, first, count, head, qScratch),
+                 read(dO, entry, first, count, head, doScratch)};
+  Value cotangentRows = at(dO, entry, first, head);
+  forRows(count, [&](Value i) {
+    Value out = at(o, entry, b.add(first, i), head);
+    Value cotangent = b.advance(stored, cotangentRows, b.mul(i, dO.ld()));
+    Value total = b.constant(lanes, 0);
+    int64_t tail = depth % kLanes;
+    auto product = [&](Value at, const Lanes &valid) {
       // Lanes that are not valid hold 0.
-      return a.mulF(
-          b.loadVector(element, b.advance(element, out, at), 1, lanes),
-          b.loadVector(element, b.advance(element, cotangent, at), 1, lanes));
+      return mulF(b.loadVector(stored, b.advance(stored, out, at), 1, valid),
+                  b.loadVector(stored, b.advance(stored, cotangent, at), 1,
+                               valid));
     };
-    if (a.depth >= kLanes) {
-      scf::ForOp loop =
-          b.loop(b.i64(0), b.i64(a.depth - tail), kLanes, {total});
+    if (depth >= kLanes) {
+      scf::ForOp loop = b.loop(b.i64(0), b.i64(depth - tail), kLanes, {total});
       b.atEnd(loop.getBody(), [&] {
-        Value sum = a.addF(loop.getRegionIterArg(0),
-                           product(loop.getInductionVar(), {}));
+        Value sum = addF(loop.getRegionIterArg(0),
+                         product(loop.getInductionVar(), {}));
         loop.getBody()->getTerminator()->setOperands({sum});
       });
       total = loop.getResult(0);
     }
     if (tail != 0)
-      total =
-          a.addF(total, product(b.i64(a.depth - tail), b.lanes(b.i64(tail))));
-    b.storeScalar(element, a.sumLanes(total), b.advance(element, deltas, i));
+      total = addF(total, product(b.i64(depth - tail), b.lanes(b.i64(tail))));
+    b.storeScalar(element, sumLanes(total), b.advance(element, deltas, i));
   });
+  return result;
+}
 
-  Value limit = a.visibleKeys(b.add(first, b.sub(count, b.i64(1))), {});
-  scf::ForOp keyLoop = b.loop(b.i64(0), limit, a.keyTile);
-  b.setInsertionPoint(keyLoop.getBody()->getTerminator());
-  Value begin = keyLoop.getInductionVar();
-  Value width = b.min(b.i64(a.keyTile), b.sub(limit, begin));
-  Value kTile = a.at(k, entry, begin, keyHead);
-  Value depth = b.i64(a.depth);
-  a.gemm(false, true, count, width, depth, a.constant(a.scale), qTile, q.ld(),
-         kTile, k.ld(), zero, probabilities, a.scratchLd);
-  a.gemm(false, true, count, width, depth, one, doTile, dO.ld(),
-         a.at(v, entry, begin, keyHead), v.ld(), zero, cotangents, a.scratchLd);
-  scf::ForOp rows = b.loop(b.i64(0), count, 1);
-  b.atEnd(rows.getBody(), [&] {
-    Value i = rows.getInductionVar();
-    Value p = b.advance(element, probabilities, b.mul(i, a.scratchLd));
-    Value ds = b.advance(element, cotangents, b.mul(i, a.scratchLd));
-    Value valid = b.sub(a.visibleKeys(b.add(first, i), {}), begin);
-    valid = b.max(b.min(valid, width), b.i64(0));
-    Value offset =
-        b.add(b.mul(entry, lseStrides[0]), b.mul(head, lseStrides[1]));
-    offset = b.add(offset, b.mul(b.add(first, i), lseStrides[2]));
+void BackwardBuilder::buildScores(const Queries &queries, const Keys &keys) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  gemm(false, true, queries.count, keys.width, b.i64(depth), constant(scale),
+       queries.q.base, queries.q.ld, keys.k.base, keys.k.ld, constant(0),
+       probabilities, scratchLd);
+  gemm(false, true, queries.count, keys.width, b.i64(depth), constant(1),
+       queries.dO.base, queries.dO.ld, keys.v.base, keys.v.ld, constant(0),
+       cotangents, scratchLd);
+  forRows(queries.count, [&](Value i) {
+    Value p = b.advance(element, probabilities, b.mul(i, scratchLd));
+    Value ds = b.advance(element, cotangents, b.mul(i, scratchLd));
+    Value valid =
+        b.sub(visibleKeys(b.add(queries.first, i), {}), keys.begin);
+    valid = b.max(b.min(valid, keys.width), b.i64(0));
+    Value offset = b.add(b.mul(queries.entry, lseStrides[0]),
+                         b.mul(queries.head, lseStrides[1]));
+    offset = b.add(offset, b.mul(b.add(queries.first, i), lseStrides[2]));
     Value shift =
         b.splat(b.loadScalar(element, b.advance(element, lse, offset)));
     Value delta = b.splat(b.loadScalar(element, b.advance(element, deltas, i)));
-    Value scale = b.constant(a.lanes, a.scale);
-    walkRow(a, valid, {}, [&](Value at, const Lanes &lanes, ValueRange) {
+    Value factor = b.constant(lanes, scale);
+    walkRow(*this, valid, {}, [&](Value at, const Lanes &used, ValueRange) {
       Value pSlot = b.advance(element, p, at);
       Value dSlot = b.advance(element, ds, at);
-      Value x = a.subF(b.loadVector(element, pSlot, 1), shift);
-      if (lanes.mask)
-        x = arith::SelectOp::create(b, lanes.mask, x,
-                                    b.constant(a.lanes, -inf));
+      Value x = subF(b.loadVector(element, pSlot, 1), shift);
+      if (used.mask)
+        x = arith::SelectOp::create(b, used.mask, x, b.constant(lanes, -inf));
       Value probability = math::ExpOp::create(b, x);
-      Value d = a.subF(b.loadVector(element, dSlot, 1), delta);
-      d = a.mulF(a.mulF(probability, d), scale);
+      Value d = subF(b.loadVector(element, dSlot, 1), delta);
+      d = mulF(mulF(probability, d), factor);
       // Beyond the row's keys the scratch holds anything.
-      if (lanes.mask)
-        d = arith::SelectOp::create(b, lanes.mask, d, b.constant(a.lanes, 0));
+      if (used.mask)
+        d = arith::SelectOp::create(b, used.mask, d, b.constant(lanes, 0));
       b.storeVector(element, probability, pSlot, 1);
       b.storeVector(element, d, dSlot, 1);
       return SmallVector<Value>{};
     });
-    clearRest(a, p, valid, width);
-    clearRest(a, ds, valid, width);
+    clearRest(*this, p, valid, keys.width);
+    clearRest(*this, ds, valid, keys.width);
   });
-  a.gemm(true, false, width, depth, count, one, probabilities, a.scratchLd,
-         doTile, dO.ld(), one, a.at(dv, entry, begin, keyHead), dv.ld());
-  a.gemm(true, false, width, depth, count, one, cotangents, a.scratchLd, qTile,
-         q.ld(), one, a.at(dk, entry, begin, keyHead), dk.ld());
-  a.gemm(false, false, count, depth, width, one, cotangents, a.scratchLd, kTile,
-         k.ld(), one, dqTile, dq.ld());
+}
+
+static void emitBackward(AttentionGradOp op, KernelBuilder &b, Kernel &kernel) {
+  BackwardBuilder a(op, b);
+  kernel.tasks = a.batch * a.keyHeads;
+  kernel.grain = 1;
+  int64_t group = a.heads / a.keyHeads;
+
+  scf::ForOp tasks = b.loop(b.getBegin(), b.getEnd(), 1);
+  b.setInsertionPoint(tasks.getBody()->getTerminator());
+  Value keyHead = b.rem(tasks.getInductionVar(), a.keyHeads);
+  Value entry = b.div(tasks.getInductionVar(), a.keyHeads);
+  /// The query tiles of all heads that read the key-value head.
+  auto forQueries = [&](llvm::function_ref<void(Value, Value)> body) {
+    a.forRows(b.i64(group), [&](Value i) {
+      Value head = b.add(b.mul(keyHead, group), i);
+      scf::ForOp tiles = b.loop(b.i64(0), b.i64(a.queries), kQueryTile);
+      b.atEnd(tiles.getBody(), [&] { body(head, tiles.getInductionVar()); });
+    });
+  };
+  auto forKeys = [&](Value limit, llvm::function_ref<void(Value, Value)> body) {
+    scf::ForOp tiles = b.loop(b.i64(0), limit, a.keyTile);
+    b.atEnd(tiles.getBody(), [&] {
+      Value begin = tiles.getInductionVar();
+      body(begin, b.min(b.i64(a.keyTile), b.sub(limit, begin)));
+    });
+  };
+
+  if (!a.isNarrow())
+    a.forRows(b.i64(a.keys), [&](Value row) {
+      a.fillZero(a.at(a.dk, entry, row, keyHead));
+      a.fillZero(a.at(a.dv, entry, row, keyHead));
+    });
+  forQueries([&](Value head, Value first) {
+    BackwardBuilder::Queries queries = a.readQueries(entry, head, first);
+    Tile dq = a.accumulator(a.dq, entry, first, head, a.dqScratch);
+    a.clear(dq, queries.count);
+    forKeys(a.limit(queries), [&](Value begin, Value width) {
+      BackwardBuilder::Keys keys = a.readKeys(entry, keyHead, begin, width);
+      a.buildScores(queries, keys);
+      if (!a.isNarrow())
+        a.addToKeys(queries, keys,
+                    {a.at(a.dk, entry, begin, keyHead), a.dk.ld()},
+                    {a.at(a.dv, entry, begin, keyHead), a.dv.ld()});
+      a.addToQueries(queries, keys, dq);
+    });
+    a.write(dq, a.dq, entry, first, queries.count, head);
+  });
+  if (!a.isNarrow())
+    return;
+  // Sums over all queries fit the stack for one tile of keys only.
+  forKeys(b.i64(a.keys), [&](Value begin, Value width) {
+    BackwardBuilder::Keys keys = a.readKeys(entry, keyHead, begin, width);
+    Tile dk{a.dkScratch, a.depth}, dv{a.dvScratch, a.depth};
+    a.clear(dk, width);
+    a.clear(dv, width);
+    forQueries([&](Value head, Value first) {
+      BackwardBuilder::Queries queries = a.readQueries(entry, head, first);
+      a.buildScores(queries, keys);
+      a.addToKeys(queries, keys, dk, dv);
+    });
+    a.write(dk, a.dk, entry, begin, width, keyHead);
+    a.write(dv, a.dv, entry, begin, width, keyHead);
+  });
 }
 
 LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CpuHost &host) {

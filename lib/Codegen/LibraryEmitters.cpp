@@ -32,12 +32,10 @@ LogicalResult blurt::emitGroup(GroupOp op, CpuHost &host) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
+  if (op.getTf32())
+    return op.emitOpError("is tf32, which the CPU target does not have");
+  Type operand = getElementTypeOrSelf(op.getA().getType());
   Type element = getElementTypeOrSelf(op.getOuts()[0].getType());
-  if (!element.isF32() && !element.isF64())
-    return op.emitOpError("has element type ")
-           << element
-           << ", which the CPU target cannot multiply, expected "
-              "f32 or f64";
   GemmProblem p = GemmProblem::get(op);
   OpBuilder builder(op);
   Location loc = op.getLoc();
@@ -50,12 +48,31 @@ LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
                                      builder.getI64IntegerAttr(value));
   };
   Value beta = arith::ConstantOp::create(
-      builder, loc, builder.getFloatAttr(element, op.getC() ? 1.0 : 0.0));
-  host.call(builder, loc, element.isF32() ? "blurt_gemm_f32" : "blurt_gemm_f64",
-            {i32(p.transA), i32(p.transB), i64(p.batch), i64(p.m), i64(p.n),
-             i64(p.k), host.getPointer(p.aValue), i64(p.a.ld), i64(p.a.stride),
-             host.getPointer(p.bValue), i64(p.b.ld), i64(p.b.stride), beta,
-             host.getPointer(op.getOuts()[0]), i64(p.c.ld), i64(p.c.stride)});
+      builder, loc,
+      builder.getFloatAttr(GroupOp::getScalarType(element),
+                           op.getC() ? 1.0 : 0.0));
+  SmallVector<Value> arguments{i32(p.transA),
+                               i32(p.transB),
+                               i64(p.batch),
+                               i64(p.m),
+                               i64(p.n),
+                               i64(p.k),
+                               host.getPointer(p.aValue),
+                               i64(p.a.ld),
+                               i64(p.a.stride),
+                               host.getPointer(p.bValue),
+                               i64(p.b.ld),
+                               i64(p.b.stride),
+                               beta};
+  if (operand.isBF16())
+    arguments.push_back(i32(element.isBF16()));
+  arguments.append({host.getPointer(op.getOuts()[0]), i64(p.c.ld),
+                    i64(p.c.stride)});
+  host.call(builder, loc,
+            operand.isBF16()  ? "blurt_gemm_bf16"
+            : operand.isF32() ? "blurt_gemm_f32"
+                              : "blurt_gemm_f64",
+            arguments);
   return success();
 }
 

@@ -69,6 +69,7 @@ void blutrain::buildFuseStage(OpPassManager &pm) {
   pm.addPass(createFuseGroups());
   // Merging leaves new chains of views.
   pm.addPass(createCanonicalizeViews());
+  pm.addPass(createSetTf32());
   pm.addPass(createVerifyFuse());
 }
 

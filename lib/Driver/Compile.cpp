@@ -171,10 +171,19 @@ LogicalResult checkOptions(const CompileOptions &options) {
             << llvm::format("%g", stages.dropout) << "\n";
     return failure();
   };
+  auto precision = [&]() {
+    if (failed(oneOf("--precision", stages.precision,
+                     {"fp64", "fp32", "tf32", "bf16"})))
+      return failure();
+    if (stages.target != "cpu" || stages.precision != "tf32")
+      return success();
+    error() << "--precision: tf32 needs tensor cores, which --target cpu does "
+               "not have; expected fp64, fp32 or bf16\n";
+    return failure();
+  };
   return failure(
       failed(oneOf("--target", stages.target, {"cpu", "cuda"})) ||
-      failed(archs()) || failed(combinations()) ||
-      failed(oneOf("--precision", stages.precision, {"fp64", "fp32"})) ||
+      failed(precision()) || failed(archs()) || failed(combinations()) ||
       failed(oneOf("--optimizer", stages.optimizer, {"adamw", "sgd"})) ||
       failed(oneOf("--remat", stages.remat, {"none", "cheap", "full"})) ||
       failed(within("--batch", stages.batch, 0, INT32_MAX)) ||

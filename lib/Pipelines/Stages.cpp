@@ -99,6 +99,7 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
   // From here on a program is a function of its state, so that gradients are
   // derivatives by arguments.
   pm.addPass(createMaterializeStatePass());
+  pm.addPass(createHoistCastsPass());
   KeyDropoutPassOptions dropout;
   dropout.rate = options.dropout;
   pm.addPass(createKeyDropoutPass(dropout));
@@ -208,7 +209,7 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   Option<int64_t> accum{*this, "accum", llvm::cl::desc("microbatches a step"),
                         llvm::cl::init(defaults.microbatches)};
   Option<std::string> precision{*this, "precision",
-                                llvm::cl::desc("fp64 or fp32"),
+                                llvm::cl::desc("fp64, fp32, tf32 or bf16"),
                                 llvm::cl::init(defaults.precision)};
   Option<std::string> optimizer{*this, "optimizer",
                                 llvm::cl::desc("adamw or sgd"),

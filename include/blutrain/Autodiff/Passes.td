@@ -44,16 +44,30 @@ def SetPrecisionPass : Pass<"blu-set-precision", "::mlir::ModuleOp"> {
   let summary = "element types by precision policy";
   let description = [{
     `fp32` leaves models, which are written in f32, as they are; `fp64` makes every
-    f32 an f64.
+    f32 an f64. `tf32` leaves them, too, and sets the module's `blu.tf32`, from
+    which `blurt-set-tf32` marks products and attention.
+
+    `bf16` rounds activations, by casts: what computes is in f32, between a cast of
+    its operands and one of its result, but for products, attention, and elementwise
+    ops all of whose operands are activations, which have bf16 operands and results.
+    Parameters stay f32 and are cast for products, once a step. Probabilities,
+    losses, other reductions, exp and log, and what they go into elementwise, stay
+    f32, as do the model's inputs and results. A product that only probabilities,
+    losses or results read is wide.
 
     ```mlir
-    %y = blu.exp %x : tensor<8xf32>
-    // policy=fp64 becomes
-    %y = blu.exp %x : tensor<8xf64>
+    %y = blu.linear %x, %w : (tensor<8x4xf32>, tensor<2x4xf32>) -> tensor<8x2xf32>
+    %z = blu.tanh %y : tensor<8x2xf32>
+    // policy=bf16, with %x an activation and %w a parameter, becomes
+    %v = blu.cast %w : tensor<2x4xf32> to tensor<2x4xbf16>
+    %y = blu.linear %x, %v : (tensor<8x4xbf16>, tensor<2x4xbf16>) -> tensor<8x2xbf16>
+    %a = blu.cast %y : tensor<8x2xbf16> to tensor<8x2xf32>
+    %b = blu.tanh %a : tensor<8x2xf32>
+    %z = blu.cast %b : tensor<8x2xf32> to tensor<8x2xbf16>
     ```
   }];
   let options = [Option<"policy", "policy", "std::string", /*default=*/"\"fp32\"",
-                        "fp64 or fp32">];
+                        "fp64, fp32, tf32 or bf16">];
   let dependentDialects = ["::mlir::blu::BluDialect"];
 }
 
@@ -69,6 +83,22 @@ def RematerializePass : Pass<"blu-rematerialize", "::mlir::ModuleOp"> {
       %c = blu.checkpoint -> … { %n = blu.exp %h : …  blu.yield %n : … }
       blu.yield %c : …
     }
+    ```
+  }];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def HoistCastsPass : Pass<"blu-hoist-casts", "::mlir::ModuleOp"> {
+  let summary = "casts of a stack's slices become slices of casts";
+  let description = [{
+    The weights of all iterations are then rounded at once, at the head of the step,
+    and their rounded copies serve the backward pass as well.
+
+    ```mlir
+    %y = blu.stack "b" [0 to 4] carry(%h = %x) slices(%w = %ws) : … { %v = blu.cast %w : …  … }
+    // becomes
+    %vs = blu.cast %ws : …
+    %y = blu.stack "b" [0 to 4] carry(%h = %x) slices(%w = %ws, %v = %vs) : … { … }
     ```
   }];
   let dependentDialects = ["::mlir::blu::BluDialect"];

@@ -55,6 +55,10 @@ llvm::SmallVector<mlir::blu::StepOp> findSteps(mlir::ModuleOp module,
 llvm::FailureOr<mlir::blu::StepOp> materializeState(mlir::blu::ModelOp model,
                                                     mlir::blu::Program program);
 
+/// `stack` with more stacked operands; its body's new arguments are the last.
+mlir::blu::StackOp addSlices(mlir::blu::StackOp stack,
+                             llvm::ArrayRef<mlir::Value> operands);
+
 } // namespace blutrain
 
 #endif // BLUTRAIN_AUTODIFF_STEPUTILS_H

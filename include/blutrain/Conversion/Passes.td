@@ -118,6 +118,21 @@ def FuseGroups : Pass<"blurt-fuse-groups"> {
   ];
 }
 
+def SetTf32 : Pass<"blurt-set-tf32", "::mlir::ModuleOp"> {
+  let summary = "the tf32 policy on products and attention";
+  let description = [{
+    Where the module has `blu.tf32`, as `blu-set-precision` sets it, products and
+    attention of f32 get the attribute `tf32`: their operands may be rounded to it.
+
+    ```mlir
+    %y = blurt.gemm %a, %b : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    // becomes
+    %y = blurt.gemm %a, %b tf32 : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::blurt::BlurtDialect"];
+}
+
 def VerifyFuse : Pass<"blurt-verify-fuse", "::mlir::ModuleOp"> {
   let summary = "check what holds at the end of the fuse stage";
   let description = [{

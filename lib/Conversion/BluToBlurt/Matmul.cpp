@@ -63,10 +63,9 @@ static void broadcastBatch(Lowering &l, Operand &operand,
 }
 
 static Value createGemm(Lowering &l, const Operand &a, const Operand &b,
-                        ArrayRef<int64_t> resultShape) {
+                        ArrayRef<int64_t> resultShape, Type element) {
   return GemmOp::create(l.builder, l.loc,
-                        TypeRange(RankedTensorType::get(resultShape,
-                                                        elementType(a.value))),
+                        TypeRange(RankedTensorType::get(resultShape, element)),
                         a.value, b.value, /*c=*/Value(), ValueRange(),
                         a.transposed, b.transposed)
       .getResult(0);
@@ -74,13 +73,13 @@ static Value createGemm(Lowering &l, const Operand &a, const Operand &b,
 
 /// The product in the shape batch × rows × cols that the operands broadcast to.
 static Value multiply(Lowering &l, Operand a, Operand b,
-                      ArrayRef<int64_t> batch) {
+                      ArrayRef<int64_t> batch, Type element) {
   foldTranspose(a);
   foldTranspose(b);
   int64_t rows = a.rows(), cols = b.cols();
   SmallVector<int64_t> resultShape(batch);
   resultShape.append({rows, cols});
-  auto resultType = RankedTensorType::get(resultShape, elementType(a.value));
+  auto resultType = RankedTensorType::get(resultShape, element);
   if (a.cols() == 0)
     return l.splat(resultType, 0);
 
@@ -100,9 +99,9 @@ static Value multiply(Lowering &l, Operand a, Operand b,
     // All rows of a in one product.
     if (batchA > 1) {
       a.value = reshapeMatrix(l, a.value, {batchA * rows, a.cols()});
-      result = createGemm(l, a, matrix(b, 0), {batchA * rows, cols});
+      result = createGemm(l, a, matrix(b, 0), {batchA * rows, cols}, element);
     } else {
-      result = createGemm(l, matrix(a, 0), matrix(b, 0), {rows, cols});
+      result = createGemm(l, matrix(a, 0), matrix(b, 0), {rows, cols}, element);
     }
   } else {
     if (batchA != 1 && batchA != count)
@@ -111,7 +110,7 @@ static Value multiply(Lowering &l, Operand a, Operand b,
       broadcastBatch(l, b, batch);
     result =
         createGemm(l, matrix(a, batchA == 1 ? 1 : count),
-                   matrix(b, batchB == 1 ? 1 : count), {count, rows, cols});
+                   matrix(b, batchB == 1 ? 1 : count), {count, rows, cols}, element);
   }
   return l.reshape(result, resultShape);
 }
@@ -125,7 +124,8 @@ static LoweringResult lowerMatmul(blu::MatmulOp op, Lowering &l) {
   ArrayRef<int64_t> shape = tensorType(op.getResult()).getShape();
   int64_t matrixDims = (tensorType(op.getLhs()).getRank() > 1) +
                        (tensorType(op.getRhs()).getRank() > 1);
-  Value full = multiply(l, a, b, shape.drop_back(matrixDims));
+  Value full = multiply(l, a, b, shape.drop_back(matrixDims),
+                        elementType(op.getResult()));
   return SmallVector<Value>{l.reshape(full, shape)};
 }
 
@@ -137,7 +137,7 @@ static LoweringResult lowerLinear(blu::LinearOp op, Lowering &l) {
     op.getInputMutable().assign(l.copy(op.getInput()));
   Operand x{l.reshape(op.getInput(), {rows, depth}), false};
   Operand w{op.getWeight(), true};
-  Value result = multiply(l, x, w, {});
+  Value result = multiply(l, x, w, {}, type.getElementType());
   if (Value bias = op.getBias())
     result = l.elementwise(
         "bias", tensorType(result), {result, bias},

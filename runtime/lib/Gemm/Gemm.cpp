@@ -13,11 +13,13 @@
 #include "blurt/GemmTiling.h"
 #include "blurt/blurt.h"
 
+#include <bit>
 #include <cblas.h>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 using namespace blurt;
 
@@ -138,7 +140,94 @@ void gemmTiled(void *ctx, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
                                               tiling.grain(k), body);
 }
 
+//===----------------------------------------------------------------------===//
+// bf16
+//===----------------------------------------------------------------------===//
+
+float widen(uint16_t x) { return std::bit_cast<float>(uint32_t(x) << 16); }
+
+/// To nearest even; a NaN stays one.
+uint16_t narrow(float x) {
+  auto bits = std::bit_cast<uint32_t>(x);
+  if (x != x)
+    return uint16_t(bits >> 16 | 0x40);
+  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/// Copies rows × cols elements, as stored, to `to`, row after row.
+void widenBlock(int64_t rows, int64_t cols, const uint16_t *from, int64_t ld,
+                float *to) {
+  for (int64_t i = 0; i < rows; ++i)
+    std::transform(from + i * ld, from + i * ld + cols, to + i * cols, widen);
+}
+
+/// Columns of op(A) that are widened at a time, fixed so that sums are, too.
+constexpr int64_t kDepth = 1024;
+
+/// One tile. Scratch stays with the thread.
+void gemmTileBf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                  const uint16_t *a, int64_t lda, const uint16_t *b,
+                  int64_t ldb, float beta, bool isNarrow, void *c,
+                  int64_t ldc) {
+  thread_local std::vector<float> wideA, wideB, wideC;
+  int64_t depth = std::min(k, kDepth);
+  wideA.resize(std::max<size_t>(wideA.size(), m * depth));
+  wideB.resize(std::max<size_t>(wideB.size(), depth * n));
+  auto *sums = static_cast<float *>(c);
+  auto *rounded = static_cast<uint16_t *>(c);
+  int64_t ldSums = ldc;
+  if (isNarrow) {
+    wideC.resize(std::max<size_t>(wideC.size(), m * n));
+    sums = wideC.data();
+    ldSums = n;
+    if (beta != 0)
+      widenBlock(m, n, rounded, ldc, sums);
+  }
+  if (k <= 0)
+    scaleRows(m, n, beta, sums, ldSums);
+  for (int64_t done = 0; done < k; done += depth) {
+    int64_t part = std::min(depth, k - done);
+    widenBlock(ta ? part : m, ta ? m : part, a + (ta ? done * lda : done), lda,
+               wideA.data());
+    widenBlock(tb ? n : part, tb ? part : n, b + (tb ? done : done * ldb), ldb,
+               wideB.data());
+    gemmTile<float>(ta, tb, m, n, part, 1, wideA.data(), ta ? m : part,
+                    wideB.data(), tb ? part : n, done == 0 ? beta : 1, sums,
+                    ldSums);
+  }
+  if (isNarrow)
+    for (int64_t i = 0; i < m; ++i)
+      std::transform(sums + i * n, sums + (i + 1) * n, rounded + i * ldc,
+                     narrow);
+}
+
 } // namespace
+
+void blurt_gemm_bf16(void *ctx, int32_t transA, int32_t transB, int64_t batch,
+                     int64_t m, int64_t n, int64_t k, const uint16_t *a,
+                     int64_t lda, int64_t strideA, const uint16_t *b,
+                     int64_t ldb, int64_t strideB, float beta,
+                     int32_t isNarrow, void *c, int64_t ldc, int64_t strideC) {
+  if (batch <= 0 || m <= 0 || n <= 0)
+    return;
+  GemmTiling tiling = GemmTiling::forShape(batch, m, n, k);
+  auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      int64_t matrix = task / tiling.tasks(), tile = task % tiling.tasks();
+      int64_t row = tile / tiling.countN * tiling.tileM;
+      int64_t col = tile % tiling.countN * tiling.tileN;
+      int64_t at = matrix * strideC + row * ldc + col;
+      gemmTileBf16(transA, transB, std::min(tiling.tileM, m - row),
+                   std::min(tiling.tileN, n - col), k,
+                   a + matrix * strideA + (transA ? row : row * lda), lda,
+                   b + matrix * strideB + (transB ? col * ldb : col), ldb, beta,
+                   isNarrow != 0,
+                   static_cast<char *>(c) + at * (isNarrow ? 2 : 4), ldc);
+    }
+  };
+  static_cast<Context *>(ctx)->pool().forEach(batch * tiling.tasks(),
+                                              tiling.grain(k), body);
+}
 
 void blurt_gemm_f32(void *ctx, int32_t transA, int32_t transB, int64_t batch,
                     int64_t m, int64_t n, int64_t k, const float *a,

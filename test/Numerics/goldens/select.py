@@ -34,7 +34,10 @@ def main():
         os.path.join(HERE, "ops.safetensors"),
         {k: v for k, v in arrays.items() if k.split("/")[0] in cases},
     )
-    keep = ("config", "n_params", "losses_f64", "norms_f64", "losses_f32", "norms_f32")
+    keep = (
+        *("config", "n_params", "losses_f64", "norms_f64", "losses_f32", "norms_f32"),
+        *("cuda_fp32", "cuda_tf32", "cuda_bf16_autocast"),
+    )
     selected = {
         "torch": goldens["torch"],
         "main": {key: goldens["main"][key] for key in keep},
