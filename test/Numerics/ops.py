@@ -3,6 +3,7 @@
 
 usage: ops.py --bin DIR [--mode interpreter|rounded|compiled] [--dtype f64|f32]
               [--filter REGEX] [--shard I/N] [--target cpu|cuda]
+              [--prepare DIR] [--arch LIST]
 
 Each case becomes a model of one op, differentiated by blu-vjp.
   interpreter  bt-run in f64; results within 1e-9 of the goldens
@@ -11,6 +12,8 @@ Each case becomes a model of one op, differentiated by blu-vjp.
   compiled     the program that bt-compile makes, in the dtype; in f64 within
                1e-9 of the goldens; in any dtype within the derived tolerance
                of bt-run on the same inputs
+With --prepare nothing is run: each case leaves its program, inputs, expected
+results and their tolerances in a folder of DIR, for device_check.py.
 Closes with the number of cases and the worst error.
 """
 import argparse
@@ -225,23 +228,33 @@ class Runner:
         files = ("--inputs", in_file, "--outputs", out_file)
         if mode == "compiled":
             program = self.path("program")
-            target = ("--target", self.args.target)
-            precision = ("--precision", {"f64": "fp64", "f32": "fp32"}[dtype])
-            self.command(
-                self.tool("bt-compile"),
-                source,
-                "--vjp",
-                *target,
-                *precision,
-                "-o",
-                program,
-            )
+            self.compile(source, program, dtype)
             self.command(program, "call", *files, "--entry", "vjp")
         else:
             self.command(self.tool("bt-opt"), "--blu-vjp", source, "-o", step)
             rounding = ("--round",) if mode == "rounded" else ()
             self.command(self.tool("bt-run"), step, *files, *rounding)
         return tensors.read(out_file)
+
+
+    def compile(self, source, program, dtype):
+        words = [self.tool("bt-compile"), source, "--vjp"]
+        words += ["--target", self.args.target]
+        words += ["--precision", {"f64": "fp64", "f32": "fp32"}[dtype]]
+        if self.args.arch:
+            words += ["--arch", self.args.arch]
+        self.command(*words, "-o", program)
+
+    def prepare(self, name, text, inputs, dtype, expected, limits):
+        """Leaves all that it takes to run the case on another machine."""
+        folder = os.path.join(self.args.prepare, f"{name}-{dtype}")
+        os.makedirs(folder, exist_ok=True)
+        source = self.path("model.mlir")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.compile(source, os.path.join(folder, "program"), dtype)
+        for kind, arrays in (("in", inputs), ("expected", expected), ("limit", limits)):
+            tensors.write(os.path.join(folder, f"{kind}.safetensors"), arrays)
 
 
 def rounded(array, dtype):
@@ -291,13 +304,23 @@ def check(runner, name, case, arrays, failures):
             )
         return worst
     exact = runner.run(text, feed, "interpreter", dtype)
-    results = runner.run(text, feed, mode, dtype)
+    if not runner.args.prepare:
+        results = runner.run(text, feed, mode, dtype)
     as_f64 = {k: v.astype(float) if v.dtype.kind == "f" else v for k, v in feed.items()}
     terms = terms_of(name, attrs, as_f64, exact["y"], as_f64["gout.y"])
     scale = max(1.0, float(np.max(np.abs(as_f64["gout.y"]), initial=0)))
+    limits = {key: tolerance.bound(dtype, *terms[key], scale) for key in expected}
+    if runner.args.prepare:
+        limits = {
+            key: np.broadcast_to(limit, exact[key].shape).astype(float)
+            for key, limit in limits.items()
+        }
+        wanted = {key: exact[key] for key in expected}
+        runner.prepare(name, text, feed, dtype, wanted, limits)
+        return 0.0
     worst = 0.0
     for key, value in expected.items():
-        limit = tolerance.bound(dtype, *terms[key], scale)
+        limit = limits[key]
         label = f"{name}/{key} ({mode} {dtype})"
         worst = max(worst, compare(label, results[key], exact[key], limit, failures))
         if dtype == "f64":
@@ -315,6 +338,8 @@ def main():
     )
     parser.add_argument("--dtype", default="f64", choices=("f64", "f32"))
     parser.add_argument("--target", default="cpu")
+    parser.add_argument("--arch", default="")
+    parser.add_argument("--prepare", default="")
     parser.add_argument("--filter", default="")
     parser.add_argument("--shard", default="1/1", help="every Nth case from the Ith")
     args = parser.parse_args()

@@ -39,7 +39,7 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
            << elementA << " into " << elementC
            << ", which the CUDA target cannot, expected f32 or bf16";
   GemmProblem p = GemmProblem::get(op);
-  int64_t compute = elementA.isBF16() ? 2 : op->hasAttr("tf32") ? 1 : 0;
+  int64_t compute = elementA.isBF16() ? 2 : op.getTf32() ? 1 : 0;
   Builder b(op.getContext());
   SmallVector<NamedAttribute> fields;
   auto set = [&](StringRef name, int64_t value) {

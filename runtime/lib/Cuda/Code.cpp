@@ -66,6 +66,9 @@ CudaCode::CudaCode(CudaDevice &device, const blurt_program &program)
     : device(device), code(*program.device) {
   const cuda::Driver &api = device.driver();
   waitEach = flagSet("BLURT_SYNC");
+  // A program may be made of products alone.
+  if (code.num_kernels == 0)
+    return;
   chosen = &chooseImage(code, device.capability(), flagSet("BLURT_FORCE_PTX"),
                         device.description());
   std::array<char, 8192> log = {};
