@@ -13,23 +13,13 @@
 #ifndef BLUTRAIN_LIB_CODEGEN_CUDA_CUDAHOST_H
 #define BLUTRAIN_LIB_CODEGEN_CUDA_CUDAHOST_H
 
+#include "DeviceBuilder.h"
 #include "HostEmitter.h"
-
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
-#include <array>
-
 namespace mlir::blurt {
-
-/// Geometry of a kernel: blocks, threads a block, and the dynamic shared memory
-/// of a block in bytes.
-struct DeviceLaunch {
-  std::array<int32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
-  int32_t sharedBytes = 0;
-};
 
 class CudaHost : public HostEmitter {
 public:

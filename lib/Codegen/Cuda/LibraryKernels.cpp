@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AttentionKernels.h"
 #include "CudaHost.h"
 #include "GemmProblem.h"
 #include "KernelBuilder.h"
@@ -288,10 +289,143 @@ LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, CudaHost &host) {
 // Attention
 //===----------------------------------------------------------------------===//
 
+static RowStrides getRowStrides(Value value) {
+  auto [strides, offset] =
+      cast<MemRefType>(value.getType()).getStridesAndOffset();
+  return {strides[0], strides[1], strides[2], strides[3]};
+}
+
+template <typename Op> static AttentionShape getShape(Op op, CudaHost &host) {
+  auto q = cast<MemRefType>(op.getQ().getType());
+  auto k = cast<MemRefType>(op.getK().getType());
+  AttentionShape shape;
+  shape.batch = q.getDimSize(0);
+  shape.queries = q.getDimSize(1);
+  shape.heads = q.getDimSize(2);
+  shape.depth = q.getDimSize(3);
+  shape.keys = k.getDimSize(1);
+  shape.keyHeads = k.getDimSize(2);
+  shape.q = getRowStrides(op.getQ());
+  shape.k = getRowStrides(op.getK());
+  shape.v = getRowStrides(op.getV());
+  shape.causal = op.getCausal();
+  shape.scale = op.getScale().convertToDouble();
+  shape.element = q.getElementType();
+  shape.compute = shape.element.isBF16() ? DeviceCompute::BF16
+                  : op.getTf32()         ? DeviceCompute::TF32
+                                         : DeviceCompute::F32;
+  return shape;
+}
+
+/// The bytes that divide the addresses of all of `values`.
+static int64_t getCommonAlignment(CudaHost &host, ValueRange values) {
+  int64_t alignment = 16;
+  for (Value value : values)
+    alignment = std::min(alignment, host.getAlignment(value));
+  return alignment;
+}
+
+static LogicalResult checkElement(Operation *op, Type element) {
+  if (element.isF32() || element.isBF16())
+    return success();
+  return op->emitOpError("has element type ")
+         << element
+         << ", which the CUDA target cannot attend to, expected f32 "
+            "or bf16";
+}
+
+/// The number of the kernel that `emit` makes, or failure after its error.
+static FailureOr<int32_t>
+getKernel(CudaHost &host, const std::string &key, StringRef name, Operation *op,
+          unsigned numArguments,
+          llvm::function_ref<FailureOr<DeviceLaunch>(StringRef)> emit) {
+  bool ok = true;
+  int32_t kernel =
+      host.getKernel(key, name, op, numArguments, [&](StringRef symbol) {
+        FailureOr<DeviceLaunch> launch = emit(symbol);
+        ok = succeeded(launch);
+        return ok ? *launch : DeviceLaunch();
+      });
+  if (!ok)
+    return failure();
+  return kernel;
+}
+
 LogicalResult blurt::emitAttention(AttentionOp op, CudaHost &host) {
-  if (getenv("BT_SKIP_ATT")) return success(); return op.emitOpError("is not known to the CUDA target");
+  AttentionShape shape = getShape(op, host);
+  if (failed(checkElement(op, shape.element)))
+    return failure();
+  Value o = op.getOuts()[0], lse = op.getOuts()[1];
+  shape.o = getRowStrides(o);
+  shape.hasPosition = bool(op.getPosition());
+  shape.alignment =
+      getCommonAlignment(host, {op.getQ(), op.getK(), op.getV(), o});
+  SmallVector<Value> operands{op.getQ(), op.getK(), op.getV()};
+  if (shape.hasPosition)
+    operands.push_back(op.getPosition());
+  llvm::append_range(operands, ValueRange{o, lse});
+  std::string key = getStructureKey(op) + " " + std::to_string(shape.alignment);
+  FailureOr<int32_t> kernel = getKernel(
+      host, key, "attention", op, operands.size(), [&](StringRef symbol) {
+        return emitAttentionForward(host.getKernels(), op.getLoc(), symbol,
+                                    shape);
+      });
+  if (failed(kernel))
+    return failure();
+  OpBuilder builder(op);
+  host.launch(builder, op.getLoc(), *kernel, operands);
+  return success();
 }
 
 LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
-  if (getenv("BT_SKIP_ATT")) return success(); return op.emitOpError("is not known to the CUDA target");
+  AttentionShape shape = getShape(op, host);
+  if (failed(checkElement(op, shape.element)))
+    return failure();
+  Value dQ = op.getOuts()[0], dK = op.getOuts()[1], dV = op.getOuts()[2];
+  shape.o = getRowStrides(op.getO());
+  shape.dO = getRowStrides(op.getDO());
+  shape.dQ = getRowStrides(dQ);
+  shape.dK = getRowStrides(dK);
+  shape.dV = getRowStrides(dV);
+  shape.alignment =
+      getCommonAlignment(host, {op.getQ(), op.getK(), op.getV(), op.getO(),
+                                op.getDO(), dQ, dK, dV});
+  if (getAttentionDeltaBytes(shape) > host.getWorkspaceBytes())
+    return op.emitOpError("needs a workspace of ")
+           << getAttentionDeltaBytes(shape) << " bytes, the plan has "
+           << host.getWorkspaceBytes();
+  OpBuilder builder(op);
+  Value delta = host.getWorkspace(builder, op.getLoc());
+  std::string key = getStructureKey(op) + " " + std::to_string(shape.alignment);
+  using Emit = FailureOr<DeviceLaunch>(StringRef);
+  auto launch = [&](StringRef name, ArrayRef<Value> operands,
+                    llvm::function_ref<Emit> emit) -> LogicalResult {
+    FailureOr<int32_t> kernel =
+        getKernel(host, key + name.str(), name, op, operands.size(), emit);
+    if (failed(kernel))
+      return failure();
+    host.launch(builder, op.getLoc(), *kernel, operands);
+    return success();
+  };
+  gpu::GPUModuleOp module = host.getKernels();
+  Location loc = op.getLoc();
+  SmallVector<Value> read{op.getQ(),   op.getK(),  op.getV(),
+                          op.getLse(), op.getDO(), delta};
+  auto with = [&](ArrayRef<Value> written) {
+    SmallVector<Value> all(read);
+    llvm::append_range(all, written);
+    return all;
+  };
+  return failure(
+      failed(launch("attention_delta", {op.getO(), op.getDO(), delta},
+                    [&](StringRef symbol) {
+                      return emitAttentionDelta(module, loc, symbol, shape);
+                    })) ||
+      failed(launch("attention_grad_q", with({dQ}),
+                    [&](StringRef symbol) {
+                      return emitAttentionGradQ(module, loc, symbol, shape);
+                    })) ||
+      failed(launch("attention_grad_kv", with({dK, dV}), [&](StringRef symbol) {
+        return emitAttentionGradKV(module, loc, symbol, shape);
+      })));
 }
