@@ -5,6 +5,10 @@ PyTorch: losses and gradient norms of every step, every gradient of step 0 and
 every final parameter.
 
 usage: gpt2_train.py --bin DIR --precision fp32|fp64 [--compile-flag FLAG …]
+                     [--target cpu|cuda] [--phase PHASE --folder DIR]
+
+The phases prepare, run and check may be on different machines, with --folder
+carried from one to the next; the run needs neither compiler nor --bin.
 """
 import argparse
 import json
@@ -71,13 +75,82 @@ class Report:
         sys.exit(1 if self.failures else 0)
 
 
+def prepare(options, config, arrays, folder):
+    """Writes the program, its weights and its data."""
+    tool = lambda name: os.path.join(options.bin, name)
+    path = lambda name: os.path.join(folder, name)
+    os.makedirs(folder, exist_ok=True)
+    steps, batch, length = config["steps"], config["B"], config["T"]
+    init = {}
+    for name in [k[5:] for k in arrays if k.startswith("init.")]:
+        target, transposed = exported(name)
+        init[target] = to_file(arrays["init." + name], transposed)
+    tensors.write(path("init.safetensors"), init)
+    write_shard(
+        path("data.bin"),
+        token_stream(steps * batch * length + 1, config["seed"]),
+    )
+    sizes = []
+    for flag, key in (
+        ("layers", "L"),
+        ("heads", "H"),
+        ("dim", "d"),
+        ("vocab", "V"),
+        ("context", "T"),
+    ):
+        sizes += [f"--{flag}", str(config[key])]
+    run(tool("bt-model"), "gpt2", *sizes, "-o", path("gpt2.mlir"))
+    run(
+        tool("bt-compile"),
+        path("gpt2.mlir"),
+        f"--target={options.target}",
+        f"--batch={batch}",
+        f"--seq={length}",
+        f"--precision={options.precision}",
+        *options.compile_flag,
+        "-o",
+        path("gpt2"),
+    )
+
+
+def train(config, folder):
+    """Trains in `folder`, where everything lies and goes."""
+    path = lambda name: os.path.join(folder, name)
+    hyper = []
+    for flag, key in (
+        ("lr", "lr"),
+        ("beta1", "b1"),
+        ("beta2", "b2"),
+        ("eps", "eps"),
+        ("weight-decay", "wd"),
+        ("clip", "clip"),
+    ):
+        hyper += [f"--{flag}", repr(config[key])]
+    run(
+        path("gpt2"),
+        "train",
+        *("--init", path("init.safetensors")),
+        *("--data", path("data.bin")),
+        *("--steps", str(config["steps"])),
+        *hyper,
+        *("--metrics", path("run.jsonl")),
+        *("--dump-grads", path("grads.safetensors")),
+        *("--save", path("final.safetensors")),
+        "--quiet",
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", required=True)
+    parser.add_argument("--bin", default="")
     parser.add_argument("--precision", choices=LIMITS, required=True)
     parser.add_argument("--compile-flag", action="append", default=[])
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument(
+        "--phase", default="all", choices=("all", "prepare", "run", "check")
+    )
+    parser.add_argument("--folder", default="")
     options = parser.parse_args()
-    tool = lambda name: os.path.join(options.bin, name)
     with open(os.path.join(GOLDENS, "goldens.json"), encoding="utf-8") as file:
         golden = json.load(file)["main"]
     config = golden["config"]
@@ -85,60 +158,15 @@ def main():
     names = [k[5:] for k in arrays if k.startswith("init.")]
     steps, batch, length = config["steps"], config["B"], config["T"]
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.folder or scratch
+        if options.phase in ("all", "prepare"):
+            prepare(options, config, arrays, folder)
+        if options.phase in ("all", "run"):
+            train(config, folder)
+        if options.phase in ("prepare", "run"):
+            return
         path = lambda name: os.path.join(folder, name)
-        init = {}
-        for name in names:
-            target, transposed = exported(name)
-            init[target] = to_file(arrays["init." + name], transposed)
-        tensors.write(path("init.safetensors"), init)
-        write_shard(
-            path("data.bin"),
-            token_stream(steps * batch * length + 1, config["seed"]),
-        )
-        sizes = []
-        for flag, key in (
-            ("layers", "L"),
-            ("heads", "H"),
-            ("dim", "d"),
-            ("vocab", "V"),
-            ("context", "T"),
-        ):
-            sizes += [f"--{flag}", str(config[key])]
-        run(tool("bt-model"), "gpt2", *sizes, "-o", path("gpt2.mlir"))
-        run(
-            tool("bt-compile"),
-            path("gpt2.mlir"),
-            "--target=cpu",
-            f"--batch={batch}",
-            f"--seq={length}",
-            f"--precision={options.precision}",
-            *options.compile_flag,
-            "-o",
-            path("gpt2"),
-        )
-        hyper = []
-        for flag, key in (
-            ("lr", "lr"),
-            ("beta1", "b1"),
-            ("beta2", "b2"),
-            ("eps", "eps"),
-            ("weight-decay", "wd"),
-            ("clip", "clip"),
-        ):
-            hyper += [f"--{flag}", repr(config[key])]
-        run(
-            path("gpt2"),
-            "train",
-            *("--init", path("init.safetensors")),
-            *("--data", path("data.bin")),
-            *("--steps", str(steps)),
-            *hyper,
-            *("--metrics", path("run.jsonl")),
-            *("--dump-grads", path("grads.safetensors")),
-            *("--save", path("final.safetensors")),
-            "--quiet",
-        )
         with open(path("run.jsonl"), encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         grads = tensors.read(path("grads.safetensors"))
