@@ -12,6 +12,8 @@
 #include "blurt/Session.h"
 
 #include <cmath>
+#include <cstdlib>
+#include <random>
 
 using namespace blurt;
 using namespace blurt::test;
@@ -234,7 +236,7 @@ TEST_F(CudaCommandLine, OutOfMemorySaysWhatWasAskedAndWhatIsFree) {
                   "FAKE_CUDA_MEMORY=1000000");
   expectCudaError(train, 2,
                   "out of pinned host memory: the buffer of inputs and results",
-                  "FAKE_CUDA_FAIL=cuMemHostAlloc:1:2");
+                  "FAKE_CUDA_FAIL=cuMemHostAlloc:0:2");
 }
 
 TEST_F(CudaCommandLine, InformsOnMemory) {
@@ -314,4 +316,274 @@ TEST_F(CudaCommandLine, TunesProducts) {
   EXPECT_NE(partial.err.find("has 0 of 1 products"), std::string::npos)
       << partial.err;
   expectCudaError("tune", 1, "-o is required");
+}
+
+namespace {
+
+int64_t seenIndex = 0;
+
+} // namespace
+
+extern "C" {
+extern const FakeKernel unit_double, unit_greedy, unit_read;
+const FakeKernel unit_double = {[](void *const *args) {
+                                  auto *x = static_cast<float *>(args[0]);
+                                  for (int i = 0; i < 4; ++i)
+                                    x[i] *= 2;
+                                },
+                                1};
+const FakeKernel unit_greedy = {[](void *const *) {}, 1, 64 * 1024};
+const FakeKernel unit_read = {
+    [](void *const *args) { std::memcpy(&seenIndex, args[0], 8); }, 1};
+}
+
+namespace {
+
+/// The stand-in inside this process.
+class Cuda : public ::testing::Test {
+protected:
+  static void SetUpTestSuite() {
+    setenv("BLURT_LIBCUDA", BLURT_FAKE_CUDA, 1);
+    setenv("BLURT_CUBLASLT", BLURT_FAKE_CUDA, 1);
+  }
+  void TearDown() override { unsetenv("FAKE_CUDA_FAIL"); }
+
+  /// A program of these kernels and products and nothing else.
+  const blurt_program &program() {
+    image = {BLURT_IMAGE_PTX, 80, 0, 0, source.size() + 1, source.c_str()};
+    code = {1,      int32_t(kernels.size()), int32_t(products.size()), 0,
+            &image, kernels.data(),          products.data(),          0,
+            4096};
+    table = {};
+    table.abi_version = BLURT_ABI_VERSION;
+    table.name = "unit";
+    table.target = "cuda";
+    table.plan_hash = "0";
+    table.peak_bytes = 1 << 16;
+    table.device = &code;
+    return table;
+  }
+  static blurt_device_kernel kernel(const char *symbol, uint32_t shared = 0,
+                                    uint32_t threads = 64) {
+    return {symbol, "an op", {1, 1, 1}, {threads, 1, 1}, shared, 1};
+  }
+
+  std::string source = "ptx";
+  std::vector<blurt_device_kernel> kernels;
+  std::vector<blurt_device_gemm> products;
+  blurt_image image;
+  blurt_device_code code;
+  blurt_program table;
+};
+
+float roundedTo(int32_t dtype, float value) {
+  return dtype == BLURT_BF16 ? fromBf16(toBf16(value)) : value;
+}
+
+/// Values as the device stores them.
+std::vector<std::byte> stored(const std::vector<float> &values, int32_t dtype) {
+  uint64_t size = dtypeSize(dtype);
+  std::vector<std::byte> bytes(values.size() * size);
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t narrow = toBf16(values[i]);
+    std::memcpy(bytes.data() + i * size,
+                dtype == BLURT_BF16 ? static_cast<const void *>(&narrow)
+                                    : &values[i],
+                size);
+  }
+  return bytes;
+}
+
+} // namespace
+
+TEST_F(Cuda, ProductsAreTheRowMajorOnesOfTheTable) {
+  constexpr int64_t m = 3, n = 5, k = 4, batch = 2;
+  for (int bits = 0; bits < 64; ++bits) {
+    bool transA = bits & 1, transB = bits & 2, add = bits & 4, bias = bits & 8,
+         many = bits & 16, half = bits & 32;
+    int32_t type = half ? BLURT_BF16 : BLURT_F32;
+    blurt_device_gemm g = {};
+    g.source = "an op";
+    g.compute = half ? BLURT_COMPUTE_BF16 : BLURT_COMPUTE_F32;
+    g.epilogue = bias ? BLURT_EPILOGUE_BIAS : BLURT_EPILOGUE_NONE;
+    g.dtype_ab = type;
+    g.dtype_c = BLURT_F32;
+    g.dtype_extra = type;
+    g.trans_a = transA;
+    g.trans_b = transB;
+    g.accumulate = add;
+    g.batch = many ? batch : 1;
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    // Rows are further apart than they are long; B is the same for all.
+    g.lda = 7;
+    g.ldb = 6;
+    g.ldc = 8;
+    g.stride_a = 30;
+    g.stride_b = 0;
+    g.stride_c = 40;
+    g.align_a = g.align_b = g.align_c = 16;
+    products = {g};
+    CudaDevice device(0, 13000);
+    std::unique_ptr<Backend> backend = createCudaBackend(device);
+    CachingAllocator allocator(*backend);
+    CudaCode loaded(device, program());
+    auto *memory = static_cast<std::byte *>(allocator.allocate(65536, "test"));
+    loaded.prepareProducts(memory, "");
+    std::mt19937 random(7);
+    auto numbers = [&](size_t count, int32_t dtype) {
+      std::vector<float> values(count);
+      for (float &v : values)
+        v = roundedTo(dtype, float(int(random() % 17) - 8) / 4);
+      return values;
+    };
+    std::vector<float> a = numbers(64, type), b = numbers(64, type),
+                       c = numbers(128, BLURT_F32), extra = numbers(n, type);
+    auto upload = [&](uint64_t at, const std::vector<float> &values,
+                      int32_t dtype) {
+      std::vector<std::byte> bytes = stored(values, dtype);
+      device.write(memory + at, bytes.data(), bytes.size());
+    };
+    upload(8192, a, type);
+    upload(16384, b, type);
+    upload(24576, c, BLURT_F32);
+    upload(32768, extra, type);
+    loaded.product(0, memory + 8192, memory + 16384, memory + 24576,
+                   bias ? memory + 32768 : nullptr);
+    loaded.rethrow();
+    std::vector<float> got(c.size());
+    device.read(got.data(), memory + 24576, got.size() * 4);
+    for (int64_t q = 0; q < g.batch; ++q)
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          float sum = 0;
+          for (int64_t l = 0; l < k; ++l)
+            sum += a[size_t(q * g.stride_a +
+                            (transA ? l * g.lda + i : i * g.lda + l))] *
+                   b[size_t(transB ? j * g.ldb + l : l * g.ldb + j)];
+          float &value = c[size_t(q * g.stride_c + i * g.ldc + j)];
+          value = sum + (add ? value : 0) + (bias ? extra[size_t(j)] : 0);
+        }
+    EXPECT_EQ(got, c) << bits;
+    allocator.deallocate(memory);
+  }
+}
+
+TEST_F(Cuda, KeepsTheFirstErrorAndQueuesNothingAfterIt) {
+  kernels = {kernel("unit_double"), kernel("unit_read")};
+  CudaDevice device(0, 13000);
+  std::unique_ptr<Backend> backend = createCudaBackend(device);
+  CudaCode loaded(device, program());
+  auto *memory = static_cast<std::byte *>(backend->allocate(512));
+  std::vector<float> values = {1, 2, 3, 4};
+  device.write(memory, values.data(), 16);
+  void *args[] = {memory};
+  loaded.launch(0, args);
+  setenv("FAKE_CUDA_FAIL", "cuLaunchKernel:0:1", 1);
+  loaded.launch(1, args);
+  unsetenv("FAKE_CUDA_FAIL");
+  loaded.launch(0, args);
+  EXPECT_ERROR(loaded.rethrow(), ExitFailure,
+               "cuLaunchKernel (kernel 'unit_read' of an op) failed on device "
+               "0 (Fake GPU, sm_90): CUDA_ERROR_INVALID_VALUE");
+  device.read(values.data(), memory, 16);
+  EXPECT_EQ(values, (std::vector<float>{2, 4, 6, 8}));
+  // Reported once; then it goes on.
+  loaded.rethrow();
+  loaded.storeI64(memory + 64, -5);
+  args[0] = memory + 64;
+  loaded.launch(1, args);
+  device.synchronize("test");
+  EXPECT_EQ(seenIndex, -5);
+  backend->free(memory, 512);
+}
+
+TEST_F(Cuda, ChecksKernelsWhenTheProgramStarts) {
+  CudaDevice device(0, 13000);
+  kernels = {kernel("unit_none")};
+  EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
+               "cuModuleGetFunction (kernel 'unit_none' of an op) failed");
+  kernels = {kernel("unit_greedy", 40 * 1024)};
+  EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
+               "kernel 'unit_greedy' of an op: expected at most 102400 bytes "
+               "of shared memory a block on device 0 (Fake GPU, sm_90), got "
+               "106496");
+  kernels = {kernel("unit_double", 0, 2048)};
+  EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
+               "expected at most 1024 threads a block");
+  kernels = {};
+  source = "bad";
+  EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
+               "line 3: syntax error");
+}
+
+TEST_F(Cuda, AllocatorServesDeviceMemory) {
+  CudaDevice device(0, 13000);
+  for (auto &backend :
+       {createCudaBackend(device), createPinnedBackend(device)}) {
+    CachingAllocator allocator(*backend);
+    std::mt19937 random(3);
+    std::vector<std::pair<void *, uint64_t>> live;
+    std::vector<std::byte> pattern, read;
+    for (int i = 0; i < 200; ++i) {
+      if (live.size() > 8 || (!live.empty() && random() % 3 == 0)) {
+        auto [address, bytes] = live.back();
+        live.pop_back();
+        pattern.assign(bytes, std::byte(live.size()));
+        read.resize(bytes);
+        backend->copy(read.data(), address, bytes);
+        EXPECT_EQ(read, pattern);
+        allocator.deallocate(address);
+        continue;
+      }
+      uint64_t bytes = 1 + random() % 100000;
+      void *address = allocator.allocate(bytes, "test");
+      pattern.assign(bytes, std::byte(live.size()));
+      backend->copy(address, pattern.data(), bytes);
+      live.emplace_back(address, bytes);
+    }
+    for (auto [address, bytes] : live)
+      allocator.deallocate(address);
+    allocator.trim();
+    EXPECT_EQ(allocator.stats().reserved, 0u);
+    void *fresh = backend->allocate(4096);
+    read.assign(4096, std::byte(1));
+    backend->copy(read.data(), fresh, 4096);
+    EXPECT_EQ(read, std::vector<std::byte>(4096));
+    backend->free(fresh, 4096);
+  }
+}
+
+TEST_F(Cuda, VerifiesTheTable) {
+  auto broken = [&](auto &&change, const char *part) {
+    blurt_program copy = program();
+    change(copy);
+    EXPECT_ERROR(verifyProgram(copy), ExitFailure, part);
+  };
+  verifyProgram(program());
+  broken([](auto &p) { p.target = "cpu"; }, "target 'cpu' has no use for it");
+  broken([](auto &p) { p.device = nullptr; }, "target 'cuda' needs it");
+  broken([&](auto &) { code.workspace_bytes = 1 << 17; },
+         "the workspace ends outside the arena");
+  broken([&](auto &) { image.size = 3; }, "expected PTX that ends in a 0 byte");
+  broken([&](auto &) { image.kind = 2; }, "expected a cubin or PTX");
+  kernels = {kernel("unit_double", 0, 0)};
+  broken([](auto &) {}, "kernel 'unit_double': expected a grid and blocks");
+  kernels = {};
+  blurt_device_gemm g = {};
+  g.source = "an op";
+  g.dtype_ab = g.dtype_c = BLURT_F32;
+  g.batch = g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 4;
+  g.align_a = g.align_b = g.align_c = 16;
+  products = {g};
+  verifyProgram(program());
+  broken([&](auto &) { products[0].lda = 3; },
+         "product 0 (an op): expected rows at least as far apart");
+  products = {g};
+  broken([&](auto &) { products[0].dtype_ab = BLURT_BF16; },
+         "expected f32 or bf16 that fits how it is computed, got bf16");
+  products = {g};
+  broken([&](auto &) { products[0].align_b = 3; },
+         "expected alignments that are powers of two, got 3");
 }

@@ -14,7 +14,8 @@
 //   FAKE_CUDA_ARCH        compute capability × 10 (90)
 //   FAKE_CUDA_DEVICES     how many (1)
 //   FAKE_CUDA_MEMORY      bytes of a device (1 GiB)
-//   FAKE_CUDA_FAIL        name:n:code, the n-th call of a function fails
+//   FAKE_CUDA_FAIL        name:n:code, the n-th call of a function fails, or
+//                         with 0 every one
 //   FAKE_CUDA_LATE        symbol of a kernel that fails when it runs
 //   FAKE_CUDA_LOG         file to append what happens to
 //   FAKE_CUBLASLT_VERSION of cuBLASLt (130002)
@@ -62,7 +63,7 @@ int failing(const char *name) {
   char wanted[64];
   int at = 0, code = 0;
   if (std::sscanf(text, "%63[^:]:%d:%d", wanted, &at, &code) == 3 &&
-      std::strcmp(wanted, name) == 0 && at == count)
+      std::strcmp(wanted, name) == 0 && (at == 0 || at == count))
     return code;
   return 0;
 }
@@ -333,7 +334,9 @@ int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
 }
 int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t count,
                     void *) {
-  stream.push_back([=] { std::memset(pointer(to), value, count); });
+  // Fresh pages are zero, and what only passes time may be skipped.
+  if (value != 0 || count < size_t(128) << 20)
+    stream.push_back([=] { std::memset(pointer(to), value, count); });
   return 0;
 }
 int cuMemsetD32Async(unsigned long long to, unsigned value, size_t count,
