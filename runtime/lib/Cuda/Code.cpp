@@ -123,7 +123,7 @@ void CudaCode::prepareProducts(void *workspace, const std::string &tune) {
   if (code.num_gemms) {
     products = std::make_unique<CudaProducts>(device, code, workspace,
                                               code.workspace_bytes);
-    device.book("cuBLASLt");
+    device.book(library());
   }
   if (!tune.empty()) {
     MappedFile file(tune);

@@ -219,7 +219,8 @@ TEST_F(CudaCommandLine, NamesTheCallTheOperationAndTheDevice) {
                   "FAKE_CUDA_LATE=mock_check");
   expectCudaError(train, 2, "cuStreamSynchronize (kernel 'mock_check'",
                   "FAKE_CUDA_LATE=mock_check BLURT_SYNC=1");
-  expectCudaError(train + "--device 3", 1, "device 3: expected one of 1");
+  expectCudaError(train + "--device 3", 1,
+                  "expected a device from 0 to 0, got 3");
   expectCudaError(train, 1, "BLURT_DEVICE: expected the number of a device",
                   "BLURT_DEVICE=x");
   EXPECT_EQ(runCuda(train + "--quiet --device 1", "FAKE_CUDA_DEVICES=2").code,
@@ -553,6 +554,23 @@ TEST_F(Cuda, AllocatorServesDeviceMemory) {
     EXPECT_EQ(read, std::vector<std::byte>(4096));
     backend->free(fresh, 4096);
   }
+}
+
+TEST_F(Cuda, DebugBuildsPoisonDeviceMemory) {
+  CudaDevice device(0, 13000);
+  std::unique_ptr<Backend> backend = createCudaBackend(device);
+  auto *memory = static_cast<std::byte *>(backend->allocate(512));
+  ShadowMemory shadow(memory, 512);
+  shadow.setPoison([&](void *address, uint64_t bytes) {
+    device.fill(address, 0xFF, bytes);
+  });
+  shadow.define(memory, 512, "all");
+  shadow.retire(memory + 64, 64, "some");
+  std::vector<std::byte> got(512), expected(512);
+  std::fill_n(expected.begin() + 64, 64, std::byte(0xFF));
+  device.read(got.data(), memory, 512);
+  EXPECT_EQ(got, expected);
+  backend->free(memory, 512);
 }
 
 TEST_F(Cuda, VerifiesTheTable) {
