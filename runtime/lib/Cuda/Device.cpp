@@ -45,9 +45,11 @@ CudaDevice::CudaDevice(int ordinal, int requiredVersion)
       text("device " + std::to_string(ordinal)) {
   int count = 0;
   call(api.DeviceGetCount, "", &count);
+  if (count == 0)
+    throw failure("expected an NVIDIA GPU, got none");
   if (ordinal >= count)
-    throw badInput("device " + std::to_string(ordinal) + ": expected one of " +
-                   std::to_string(count) + ", numbered from 0");
+    throw badInput("expected a device from 0 to " + std::to_string(count - 1) +
+                   ", got " + std::to_string(ordinal));
   call(api.DeviceGet, "", &device, ordinal);
   char label[256] = {};
   call(api.DeviceGetName, "", label, int(sizeof(label) - 1), device);

@@ -220,6 +220,9 @@ void verifyDevice(const blurt_program &program) {
   }
   for (int32_t i = 0; i < code.num_kernels; ++i) {
     const blurt_device_kernel &kernel = code.kernels[i];
+    if (!kernel.symbol || !kernel.source)
+      throw failure(where + ": kernel " + std::to_string(i) +
+                    ": expected a symbol and a source");
     for (int d = 0; d < 3; ++d)
       if (!kernel.grid[d] || !kernel.block[d])
         throw failure(where + ": kernel '" + kernel.symbol +
@@ -227,6 +230,9 @@ void verifyDevice(const blurt_program &program) {
   }
   for (int32_t i = 0; i < code.num_gemms; ++i) {
     const blurt_device_gemm &g = code.gemms[i];
+    if (!g.source)
+      throw failure(where + ": product " + std::to_string(i) +
+                    ": expected a source");
     std::string what =
         where + ": product " + std::to_string(i) + " (" + g.source + "): ";
     if (g.batch < 1 || g.m < 1 || g.n < 1 || g.k < 1 || g.batch > INT32_MAX)

@@ -68,7 +68,7 @@ void Session::startDevice(const SessionOptions &options) {
   for (CudaDevice::Event *events : {began, ended})
     for (uint64_t i = 0; i < kEvents; ++i)
       events[i] = cuda->createEvent();
-  cuda->book("events and pinned memory");
+  cuda->book("events");
 }
 
 Session::~Session() {

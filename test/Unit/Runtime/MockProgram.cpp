@@ -15,9 +15,12 @@
 //   MOCK_USE_RETIRED   a debug build that reads a retired buffer
 //   MOCK_DEBUG         a debug build that does not
 //   MOCK_HUGE          a plan that no machine has the memory for
+//   MOCK_CUDA          for CUDA, with the same steps as kernels that FakeCuda
+//                      finds here, and a product that a kernel checks
 //
 //===----------------------------------------------------------------------===//
 
+#include "FakeKernel.h"
 #include "blurt/blurt.h"
 
 #include <algorithm>
@@ -48,7 +51,14 @@ enum Offset : uint64_t {
   TrainEnd = ScaleGradient + 3 * 64,
   Position = StateEnd + 64,
   Logits = Position + 64,
-  GenerateEnd = Logits + kChunk * kVocab * 4
+  GenerateEnd = Logits + kChunk * kVocab * 4,
+  Counter = TrainEnd,
+  MatrixA = Counter + 64,
+  MatrixB = MatrixA + 64,
+  MatrixC = MatrixB + 64,
+  Bias = MatrixC + 64,
+  Workspace = Bias + 64,
+  CudaEnd = Workspace + 4096
 };
 enum Scalar { Lr, Beta1, Beta2, Eps, WeightDecay, Clip, Step, Seed, Extra };
 constexpr uint64_t scalarAt(Scalar s) { return Scalars + 64 * uint64_t(s); }
@@ -107,7 +117,11 @@ double meanLoss(void *arena, int64_t count) {
   auto *gradient = at<float>(arena, Gradient);
   void *args[] = {at<void>(arena, Table), at<void>(arena, Tokens),
                   at<void>(arena, Targets), gradient};
+#if defined(MOCK_CUDA)
+  gradientRows(args, 0, kVocab);
+#else
   blurt_parallel(ctx, gradientRows, args, kVocab, 16);
+#endif
   double norm = 0;
   for (int64_t i = 0; i < kVocab * kVocab; ++i)
     norm += double(gradient[i]) * gradient[i];
@@ -183,6 +197,57 @@ double meanLoss(void *arena, int64_t count) {
   logits(arena, 1);
   at<float>(arena, Cache)[0] += 1;
 }
+
+#if defined(MOCK_CUDA)
+constexpr int64_t kRows = 2, kColumns = 3, kDepth = 4;
+constexpr int64_t kCounted = (int64_t(7) << 32) + 5;
+
+void operands(void *const *args) {
+  for (int64_t i = 0; i < kRows * kDepth; ++i)
+    at<float>(args[0], 0)[i] = float(i);
+  for (int64_t i = 0; i < kDepth * kColumns; ++i)
+    at<float>(args[1], 0)[i] = float(1 + i % 5);
+  for (int64_t i = 0; i < kColumns; ++i)
+    at<float>(args[2], 0)[i] = float(100 * i);
+}
+
+/// Spoils the loss if the product or the counter is not what it should be.
+void check(void *const *args) {
+  void *arena = args[0];
+  bool right = *at<int64_t>(arena, Counter) == kCounted;
+  for (int64_t i = 0; i < kRows; ++i)
+    for (int64_t j = 0; j < kColumns; ++j) {
+      float sum = at<float>(arena, Bias)[j];
+      for (int64_t k = 0; k < kDepth; ++k)
+        sum += at<float>(arena, MatrixA)[i * kDepth + k] *
+               at<float>(arena, MatrixB)[k * kColumns + j];
+      right &= at<float>(arena, MatrixC)[i * kColumns + j] == sum;
+    }
+  if (!right)
+    *at<float>(arena, Loss) = NAN;
+}
+
+enum Kernel { Operands, Train, Check, Eval, Prefill, Decode };
+
+void trainEntry(void *ctx, void *arena) {
+  blurt_device_store_i64(ctx, at<void>(arena, Counter), kCounted);
+  void *const matrices[] = {at<void>(arena, MatrixA), at<void>(arena, MatrixB),
+                            at<void>(arena, Bias)};
+  blurt_launch(ctx, Operands, matrices);
+  blurt_device_product(ctx, 0, matrices[0], matrices[1],
+                       at<void>(arena, MatrixC), matrices[2]);
+  blurt_launch(ctx, Train, &arena);
+  blurt_launch(ctx, Check, &arena);
+}
+void evalEntry(void *ctx, void *arena) { blurt_launch(ctx, Eval, &arena); }
+void prefillEntry(void *ctx, void *arena) {
+  blurt_launch(ctx, Prefill, &arena);
+}
+void decodeEntry(void *ctx, void *arena) { blurt_launch(ctx, Decode, &arena); }
+#define MOCK_ENTRY(name) name##Entry
+#else
+#define MOCK_ENTRY(name) name
+#endif
 
 const int64_t kTableShape[] = {kVocab, kVocab}, kScaleShape[] = {2, 3};
 [[maybe_unused]] const int64_t kTrainShape[] = {kMicro, kBatch, kSeq},
@@ -272,23 +337,88 @@ const blurt_tensor kEval[] = {
     tensor("cache", BLURT_CACHE, BLURT_F32, 1, kCacheShape, Cache),
     tensor("logits", BLURT_OUTPUT, BLURT_F32, 3, kOneLogits, Logits)};
 
-#if defined(MOCK_HUGE)
+#if defined(MOCK_CUDA)
+constexpr uint64_t kTrainPeak = CudaEnd;
+#elif defined(MOCK_HUGE)
 constexpr uint64_t kTrainPeak = uint64_t(1) << 50;
 #else
 constexpr uint64_t kTrainPeak = TrainEnd;
 #endif
 
 const blurt_entry kEntries[] = {
-    {"train", train, kTrainPeak, kBatch, kSeq, kMicro,
+    {"train", MOCK_ENTRY(train), kTrainPeak, kBatch, kSeq, kMicro,
      int32_t(std::size(kTrain)), kTrain},
-    {"eval", eval, TrainEnd, kBatch, kSeq, 1, int32_t(std::size(kEval)), kEval},
+    {"eval", MOCK_ENTRY(eval), TrainEnd, kBatch, kSeq, 1,
+     int32_t(std::size(kEval)), kEval},
 #if !defined(MOCK_PLAIN)
-    {"prefill", prefill, GenerateEnd, 1, kChunk, 1,
+    {"prefill", MOCK_ENTRY(prefill), GenerateEnd, 1, kChunk, 1,
      int32_t(std::size(kPrefill)), kPrefill},
-    {"decode", decode, GenerateEnd, 1, 1, 1, int32_t(std::size(kDecode)),
-     kDecode},
+    {"decode", MOCK_ENTRY(decode), GenerateEnd, 1, 1, 1,
+     int32_t(std::size(kDecode)), kDecode},
 #endif
 };
+
+#if defined(MOCK_CUDA)
+constexpr blurt_image image(int32_t kind, int32_t arch, int32_t specific,
+                            const char *text, uint64_t size) {
+  return {kind, arch, specific, 0, size, text};
+}
+#define MOCK_IMAGE(kind, arch, specific, text)                                 \
+  image(kind, arch, specific, text, sizeof(text))
+const blurt_image kImages[] = {
+    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 80, 0, "cubin sm_80"),
+    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 89, 0, "cubin sm_89"),
+    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 90, 1, "cubin sm_90a"),
+    MOCK_IMAGE(BLURT_IMAGE_PTX, 80, 0, "ptx compute_80")};
+constexpr blurt_device_kernel kernel(const char *symbol, const char *source,
+                                     uint32_t args, uint32_t shared = 0) {
+  return {symbol, source, {4, 1, 1}, {128, 1, 1}, shared, args};
+}
+const blurt_device_kernel kKernels[] = {
+    kernel("mock_operands", "fill at mock.mlir:1:1", 3, 60 * 1024),
+    kernel("mock_train", "step at mock.mlir:2:1", 1),
+    kernel("mock_check", "check at mock.mlir:3:1", 1),
+    kernel("mock_eval", "loss at mock.mlir:4:1", 1),
+    kernel("mock_prefill", "logits at mock.mlir:5:1", 1),
+    kernel("mock_decode", "logits at mock.mlir:6:1", 1)};
+const blurt_device_gemm kProducts[] = {{"linear at mock.mlir:7:1",
+                                        BLURT_COMPUTE_F32,
+                                        BLURT_EPILOGUE_BIAS,
+                                        BLURT_F32,
+                                        BLURT_F32,
+                                        BLURT_F32,
+                                        0,
+                                        0,
+                                        0,
+                                        1,
+                                        kRows,
+                                        kColumns,
+                                        kDepth,
+                                        kDepth,
+                                        kColumns,
+                                        kColumns,
+                                        0,
+                                        0,
+                                        0,
+                                        64,
+                                        64,
+                                        64,
+                                        0}};
+const blurt_device_code kDevice = {int32_t(std::size(kImages)),
+                                   int32_t(std::size(kKernels)),
+                                   int32_t(std::size(kProducts)),
+                                   0,
+                                   kImages,
+                                   kKernels,
+                                   kProducts,
+                                   Workspace,
+                                   4096};
+constexpr const char *kTarget = "cuda";
+constexpr const blurt_device_code *kDeviceCode = &kDevice;
+#else
+constexpr const char *kTarget = "cpu";
+constexpr const blurt_device_code *kDeviceCode = nullptr;
+#endif
 
 const blurt_key_value kMetadata[] = {{"vocab_size", "256"}, {"context", "24"}};
 
@@ -298,7 +428,7 @@ extern "C" const blurt_program blurt_program_main = {
     BLURT_ABI_VERSION,
     int32_t(std::size(kEntries)),
     "mock",
-    "cpu",
+    kTarget,
     "fp32",
     "adamw",
     "00c0ffee",
@@ -309,4 +439,21 @@ extern "C" const blurt_program blurt_program_main = {
     kMetadata,
     StateEnd,
     kTrainPeak,
-    nullptr};
+    kDeviceCode};
+
+#if defined(MOCK_CUDA)
+extern "C" {
+extern const FakeKernel mock_operands, mock_train, mock_check, mock_eval,
+    mock_prefill, mock_decode;
+const FakeKernel mock_operands = {operands, 3};
+const FakeKernel mock_train = {
+    [](void *const *args) { train(nullptr, args[0]); }, 1};
+const FakeKernel mock_check = {check, 1};
+const FakeKernel mock_eval = {[](void *const *args) { eval(nullptr, args[0]); },
+                              1};
+const FakeKernel mock_prefill = {
+    [](void *const *args) { prefill(nullptr, args[0]); }, 1};
+const FakeKernel mock_decode = {
+    [](void *const *args) { decode(nullptr, args[0]); }, 1};
+}
+#endif
