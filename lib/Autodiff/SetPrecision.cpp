@@ -122,13 +122,14 @@ static bool isElementwise(Operation *op) {
          isa<DivOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp, SiluOp>(op);
 }
 
-/// Whether a product is read only where f32 is: then it is not rounded.
+/// Whether a product is read as a result of the model alone: then it is not
+/// rounded.
 static bool isReadWide(Value product) {
   return !product.use_empty() &&
          llvm::all_of(product.getUsers(), [](Operation *user) {
            if (auto reshape = dyn_cast<ReshapeOp>(user))
              return isReadWide(reshape.getResult());
-           return isa<CrossEntropyOp, SoftmaxOp, LogSoftmaxOp, ReturnOp>(user);
+           return isa<ReturnOp>(user);
          });
 }
 
@@ -294,7 +295,8 @@ void Bf16Rewriter::rewriteStack(StackOp stack) {
 }
 
 void Bf16Rewriter::rewrite(Operation *op) {
-  if (isa<ParamOp, ConstantOp, EmbeddingOp, CastOp, YieldOp, PositionsOp>(op)) {
+  if (isa<ParamOp, ConstantOp, EmbeddingOp, CastOp, CrossEntropyOp, YieldOp,
+          PositionsOp>(op)) {
     // Their operands may be of any type, or are parameters.
     if (auto gather = dyn_cast<EmbeddingOp>(op))
       setElement(gather.getResult(), elementType(gather.getTable()));
