@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks each op, forward and backward, against the golden cases.
 
-usage: ops.py --bin DIR [--mode interpreter|rounded|compiled] [--dtype f64|f32]
+usage: ops.py --bin DIR [--mode interpreter|rounded|compiled] [--dtype f64|f32|bf16]
               [--filter REGEX] [--shard I/N] [--target cpu|cuda]
 
 Each case becomes a model of one op, differentiated by blu-vjp.
@@ -197,6 +197,9 @@ def terms_of(name, attrs, inputs, y, g):
     return tolerance.matmul(get("a"), get("b"), g, **flags)
 
 
+PRECISION = {"f64": "fp64", "f32": "fp32", "bf16": "bf16"}
+
+
 class Runner:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
@@ -226,7 +229,7 @@ class Runner:
         if mode == "compiled":
             program = self.path("program")
             target = ("--target", self.args.target)
-            precision = ("--precision", {"f64": "fp64", "f32": "fp32"}[dtype])
+            precision = ("--precision", PRECISION[dtype])
             self.command(
                 self.tool("bt-compile"),
                 source,
@@ -278,7 +281,9 @@ def check(runner, name, case, arrays, failures):
     }
     inputs, expected = pick("in"), pick("out")
     expected.update({"gin." + k: v for k, v in pick("gin").items()})
-    text = build(name, attrs, inputs, expected["y"].shape, dtype)
+    # The policy bf16 is for models of f32.
+    written = "f32" if dtype == "bf16" else dtype
+    text = build(name, attrs, inputs, expected["y"].shape, written)
     feed = {k: rounded(v, dtype) for k, v in inputs.items()}
     feed["gout.y"] = rounded(arrays["gout.y"], dtype)
     if mode == "interpreter":
@@ -297,7 +302,10 @@ def check(runner, name, case, arrays, failures):
     scale = max(1.0, float(np.max(np.abs(as_f64["gout.y"]), initial=0)))
     worst = 0.0
     for key, value in expected.items():
-        limit = tolerance.bound(dtype, *terms[key], scale)
+        if dtype == "bf16":
+            limit = tolerance.bf16_bound(name, *terms[key], scale)
+        else:
+            limit = tolerance.bound(dtype, *terms[key], scale)
         label = f"{name}/{key} ({mode} {dtype})"
         worst = max(worst, compare(label, results[key], exact[key], limit, failures))
         if dtype == "f64":
@@ -313,7 +321,7 @@ def main():
     parser.add_argument(
         "--mode", default="interpreter", choices=("interpreter", "rounded", "compiled")
     )
-    parser.add_argument("--dtype", default="f64", choices=("f64", "f32"))
+    parser.add_argument("--dtype", default="f64", choices=PRECISION)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--filter", default="")
     parser.add_argument("--shard", default="1/1", help="every Nth case from the Ith")
