@@ -31,9 +31,11 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *,
     return failure();
   auto x = cast<RankedTensorType>(adaptor.getLogits().getType());
   bool perRow = adaptor.getReduction() == LossReduction::None;
-  types.push_back(RankedTensorType::get(perRow ? x.getShape().drop_back()
-                                               : ArrayRef<int64_t>(),
-                                        x.getElementType()));
+  Type element = x.getElementType();
+  if (element.isBF16())
+    element = Float32Type::get(element.getContext());
+  types.push_back(RankedTensorType::get(
+      perRow ? x.getShape().drop_back() : ArrayRef<int64_t>(), element));
   return success();
 }
 

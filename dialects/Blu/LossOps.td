@@ -15,7 +15,7 @@ def Blu_CrossEntropyOp : Blu_InferredOp<"cross_entropy", [Blu_Differentiable]> {
     For each row x of the logits' last dim and its label c: `loss = m +
     ln Σ e^(x-m) - x[c]`, 0 where the label is `ignore_index`. `mean` divides the
     sum by the number of rows that are not ignored (0/0, a NaN, if all are),
-    `sum` adds them up, `none` keeps one a row.
+    `sum` adds them up, `none` keeps one a row. Losses of bf16 logits are f32.
     Constraints:
     - C1: targets have the logits' shape without the last dim.
     - C2: logits have a rank of at least 1.

@@ -25,8 +25,7 @@ struct LossHead {
   SmallVector<CrossEntropyOp> losses;
   CrossEntropyGradOp grad; // null in programs without a backward pass
   SmallVector<MatmulOp> inputGrads, weightGrads;
-  /// Reshapes and casts of the cotangent, for those two.
-  SmallVector<Operation *> between;
+  SmallVector<ReshapeOp> reshapes; // of the cotangent, for those two
 };
 
 /// Values of the chunks, or of the rows that are left over after them.
@@ -42,17 +41,6 @@ static Value throughReshapes(Value value) {
   while (auto reshape = value.getDefiningOp<ReshapeOp>())
     value = reshape.getInput();
   return value;
-}
-
-/// The same, with the rounding of a cotangent.
-static Value throughCasts(Value value) {
-  while (isa_and_nonnull<ReshapeOp, CastOp>(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value;
-}
-
-static Type elementType(Value value) {
-  return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
 static std::optional<LossHead> matchHead(LinearOp linear) {
@@ -85,16 +73,15 @@ static std::optional<LossHead> matchHead(LinearOp linear) {
   SmallVector<Operation *> users(head.grad->getUsers());
   while (!users.empty()) {
     Operation *user = users.pop_back_val();
-    if (isa<ReshapeOp, CastOp>(user)) {
-      head.between.push_back(user);
-      llvm::append_range(users, user->getUsers());
+    if (auto reshape = dyn_cast<ReshapeOp>(user)) {
+      head.reshapes.push_back(reshape);
+      llvm::append_range(users, reshape->getUsers());
       continue;
     }
     auto product = dyn_cast<MatmulOp>(user);
     if (!product || product->getBlock() != linear->getBlock() ||
-        throughCasts(product.getLhs()) != head.grad.getResult() ||
+        throughReshapes(product.getLhs()) != head.grad.getResult() ||
         product.getTransB() ||
-        elementType(product.getLhs()) != elementType(linear.getWeight()) ||
         cast<RankedTensorType>(product.getLhs().getType()).getRank() != 2)
       return std::nullopt;
     bool isWeightGrad = product.getTransA();
@@ -154,7 +141,6 @@ static Piece buildPiece(OpBuilder &b, LossHead &head, Value x, Value t,
   Location gradLoc = head.grad.getLoc();
   Value dz = CrossEntropyGradOp::create(b, gradLoc, z, t, grad,
                                         head.grad.getIgnoreIndexAttr());
-  dz = GradBuilder(b, gradLoc).cast(dz, elementType(linear.getWeight()));
   if (!head.inputGrads.empty())
     piece.inputGrad = MatmulOp::create(b, head.inputGrads.front().getLoc(), dz,
                                        linear.getWeight(), false, false,
@@ -181,7 +167,7 @@ static void rewriteHead(LossHead &head, int64_t chunk) {
   OpBuilder b(linear);
   GradBuilder gb(b, loc);
   auto inputType = cast<RankedTensorType>(linear.getInput().getType());
-  Type element = linear.getType().getElementType();
+  Type element = head.losses.front().getType().getElementType();
   int64_t width = inputType.getShape().back();
   int64_t rows = inputType.getNumElements() / width;
   int64_t chunks = rows / chunk, rest = rows % chunk, bulk = rows - rest;
@@ -221,7 +207,7 @@ static void rewriteHead(LossHead &head, int64_t chunk) {
     carries.push_back(gb.zeros(head.weightGrads.front().getType()));
   if (!head.inputGrads.empty())
     collected.push_back(RankedTensorType::get(
-        {chunk, width}, elementType(head.inputGrads.front())));
+        {chunk, width}, head.inputGrads.front().getType().getElementType()));
   if (gradPerRow)
     slices.push_back(stacked(g));
   auto stack = StackOp::create(b, loc, "loss_head", 0, chunks,
@@ -297,8 +283,8 @@ static void rewriteHead(LossHead &head, int64_t chunk) {
     product.erase();
   for (MatmulOp product : head.inputGrads)
     product.erase();
-  for (Operation *op : llvm::reverse(head.between))
-    op->erase();
+  for (ReshapeOp reshape : llvm::reverse(head.reshapes))
+    reshape.erase();
   if (head.grad)
     head.grad.erase();
   for (CrossEntropyOp loss : head.losses)

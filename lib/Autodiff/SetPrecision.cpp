@@ -66,6 +66,13 @@ private:
     kinds[value] = kind;
     changed = true;
   }
+  /// Whatever flows into it, the stream that a stack carries is rounded; sums
+  /// that it carries are not.
+  Kind carriedKind(Value value) {
+    Kind kind = kindOf(value);
+    bool isSum = cast<RankedTensorType>(value.getType()).getRank() < 2;
+    return kind == Kind::Parameter || isSum ? kind : Kind::Activation;
+  }
   void analyze();
   void analyze(Operation *op);
   Kind joinElementwise(ValueRange operands);
@@ -122,13 +129,14 @@ static bool isElementwise(Operation *op) {
          isa<DivOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp, SiluOp>(op);
 }
 
-/// Whether a product is read only where f32 is: then it is not rounded.
+/// Whether a product is read as a result of the model alone: then it is not
+/// rounded.
 static bool isReadWide(Value product) {
   return !product.use_empty() &&
          llvm::all_of(product.getUsers(), [](Operation *user) {
            if (auto reshape = dyn_cast<ReshapeOp>(user))
              return isReadWide(reshape.getResult());
-           return isa<CrossEntropyOp, SoftmaxOp, LogSoftmaxOp, ReturnOp>(user);
+           return isa<ReturnOp>(user);
          });
 }
 
@@ -171,7 +179,7 @@ void Bf16Rewriter::analyze(Operation *op) {
         auto yielded = stack.getYield().getValues();
         for (unsigned i = 0, e = stack.getNumCarries(); i < e; ++i) {
           for (Value value : {stack.getCarries()[i], yielded[i]})
-            raise(stack.getCarryArg(i), kindOf(value));
+            raise(stack.getCarryArg(i), carriedKind(value));
           raise(stack.getResult(i), kindOf(stack.getCarryArg(i)));
         }
         for (auto [i, slice] : llvm::enumerate(stack.getSlices()))
@@ -268,8 +276,7 @@ void Bf16Rewriter::rewriteProduct(Operation *op) {
 
 void Bf16Rewriter::rewriteStack(StackOp stack) {
   OpBuilder b(stack);
-  // Of several kinds a carried value is the last: what begins as an embedding
-  // becomes an activation here.
+  // What begins as an input or an embedding becomes an activation here.
   for (unsigned i = 0, e = stack.getNumCarries(); i < e; ++i) {
     Value argument = stack.getCarryArg(i);
     Type element = stored(argument, kindOf(argument));
@@ -294,7 +301,8 @@ void Bf16Rewriter::rewriteStack(StackOp stack) {
 }
 
 void Bf16Rewriter::rewrite(Operation *op) {
-  if (isa<ParamOp, ConstantOp, EmbeddingOp, CastOp, YieldOp, PositionsOp>(op)) {
+  if (isa<ParamOp, ConstantOp, EmbeddingOp, CastOp, CrossEntropyOp, YieldOp,
+          PositionsOp>(op)) {
     // Their operands may be of any type, or are parameters.
     if (auto gather = dyn_cast<EmbeddingOp>(op))
       setElement(gather.getResult(), elementType(gather.getTable()));
@@ -337,12 +345,12 @@ void Bf16Rewriter::rewrite(Operation *op) {
   if (!keepsBf16)
     widenOperands(op);
   for (Value result : op->getResults()) {
-    if (!elementType(result).isF32())
+    // A model may have bf16 of its own.
+    Kind kind = kindOf(result);
+    if (!elementType(result).isF32() && !elementType(result).isBF16())
       continue;
-    if (keepsBf16)
-      setElement(result, bf16);
-    else
-      roundResult(result, kindOf(result));
+    setElement(result, keepsBf16 ? bf16 : f32);
+    roundResult(result, kind);
   }
 }
 

@@ -172,11 +172,11 @@ LogicalResult checkOptions(const CompileOptions &options) {
     return failure();
   };
   auto precision = [&]() {
-    if (failed(oneOf("--precision", stages.precision,
-                     {"fp64", "fp32", "tf32", "bf16"})))
-      return failure();
-    if (stages.target != "cpu" || stages.precision != "tf32")
-      return success();
+    if (stages.target != "cpu")
+      return oneOf("--precision", stages.precision,
+                   {"fp64", "fp32", "tf32", "bf16"});
+    if (stages.precision != "tf32")
+      return oneOf("--precision", stages.precision, {"fp64", "fp32", "bf16"});
     error() << "--precision: tf32 needs tensor cores, which --target cpu does "
                "not have; expected fp64, fp32 or bf16\n";
     return failure();

@@ -220,6 +220,10 @@ static LogicalResult evaluateCast(blu::CastOp op, Evaluation &e) {
       y.ints[i] = int64_t(whole);
     }
   }
+  // A program's rounding points are part of what it computes.
+  if (y.elementType.isBF16())
+    for (double &element : y.floats)
+      element = roundTo(y.elementType, element);
   return e.set(op, std::move(y));
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks each op, forward and backward, against the golden cases.
 
-usage: ops.py --bin DIR [--mode interpreter|rounded|compiled] [--dtype f64|f32]
+usage: ops.py --bin DIR [--mode interpreter|rounded|compiled] [--dtype f64|f32|bf16]
               [--filter REGEX] [--shard I/N] [--target cpu|cuda]
               [--prepare DIR] [--arch LIST]
 
@@ -200,6 +200,9 @@ def terms_of(name, attrs, inputs, y, g):
     return tolerance.matmul(get("a"), get("b"), g, **flags)
 
 
+PRECISION = {"f64": "fp64", "f32": "fp32", "bf16": "bf16"}
+
+
 class Runner:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
@@ -240,7 +243,7 @@ class Runner:
     def compile(self, source, program, dtype):
         words = [self.tool("bt-compile"), source, "--vjp"]
         words += ["--target", self.args.target]
-        words += ["--precision", {"f64": "fp64", "f32": "fp32"}[dtype]]
+        words += ["--precision", PRECISION[dtype]]
         if self.args.arch:
             words += ["--arch", self.args.arch]
         self.command(*words, "-o", program)
@@ -291,7 +294,9 @@ def check(runner, name, case, arrays, failures):
     }
     inputs, expected = pick("in"), pick("out")
     expected.update({"gin." + k: v for k, v in pick("gin").items()})
-    text = build(name, attrs, inputs, expected["y"].shape, dtype)
+    # The policy bf16 is for models of f32.
+    written = "f32" if dtype == "bf16" else dtype
+    text = build(name, attrs, inputs, expected["y"].shape, written)
     feed = {k: rounded(v, dtype) for k, v in inputs.items()}
     feed["gout.y"] = rounded(arrays["gout.y"], dtype)
     if mode == "interpreter":
@@ -309,7 +314,11 @@ def check(runner, name, case, arrays, failures):
     as_f64 = {k: v.astype(float) if v.dtype.kind == "f" else v for k, v in feed.items()}
     terms = terms_of(name, attrs, as_f64, exact["y"], as_f64["gout.y"])
     scale = max(1.0, float(np.max(np.abs(as_f64["gout.y"]), initial=0)))
-    limits = {key: tolerance.bound(dtype, *terms[key], scale) for key in expected}
+    if dtype == "bf16":
+        bound = lambda key: tolerance.bf16_bound(name, *terms[key], scale)
+    else:
+        bound = lambda key: tolerance.bound(dtype, *terms[key], scale)
+    limits = {key: bound(key) for key in expected}
     if runner.args.prepare:
         limits = {
             key: np.broadcast_to(limit, exact[key].shape).astype(float)
@@ -336,7 +345,7 @@ def main():
     parser.add_argument(
         "--mode", default="interpreter", choices=("interpreter", "rounded", "compiled")
     )
-    parser.add_argument("--dtype", default="f64", choices=("f64", "f32"))
+    parser.add_argument("--dtype", default="f64", choices=PRECISION)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--arch", default="")
     parser.add_argument("--prepare", default="")

@@ -35,6 +35,19 @@ def bound(dtype, n, terms, scale=1.0):
     return growth(n) * UNIT[dtype] * np.abs(terms) + n * TINY[dtype] * scale
 
 
+# Roundings to bf16 between the values of one op and its gradient: of an operand,
+# of the cotangent, of a product before a bias is added, of the result. The rest
+# computes in f32. A composition has as many an op.
+STORED = {"swiglu_mlp": 16}
+STORED_BY_OP = 4
+
+
+def bf16_bound(case, n, terms, scale=1.0):
+    """The same under the policy bf16, for inputs and results of f32."""
+    stored = STORED.get(case, STORED_BY_OP)
+    return stored * UNIT["bf16"] * np.abs(terms) + bound("f32", n, terms, scale)
+
+
 def ratio(actual, expected, tolerance):
     """The worst error in units of its tolerance, and where it is."""
     actual, expected = np.asarray(actual), np.asarray(expected)

@@ -52,8 +52,9 @@ def SetPrecisionPass : Pass<"blu-set-precision", "::mlir::ModuleOp"> {
     ops all of whose operands are activations, which have bf16 operands and results.
     Parameters stay f32 and are cast for products, once a step. Probabilities,
     losses, other reductions, exp and log, and what they go into elementwise, stay
-    f32, as do the model's inputs and results. A product that only probabilities,
-    losses or results read is wide.
+    f32, as do the model's inputs and results, but a stack carries activations in
+    bf16 (what has a rank of at least 2). A product that is nothing but a result is
+    wide.
 
     ```mlir
     %y = blu.linear %x, %w : (tensor<8x4xf32>, tensor<2x4xf32>) -> tensor<8x2xf32>
