@@ -158,14 +158,16 @@ void ProgramPlanner::layOutWorkspace() {
   report.workspaceOffset = report.stateBytes;
   if (options.workspaceBytes == 0)
     return;
-  report.workspaceOffset = llvm::alignTo(report.stateBytes, kAlignment);
+  // BLAS libraries want theirs on a multiple of 256.
+  constexpr int64_t alignment = 256;
+  report.workspaceOffset = llvm::alignTo(report.stateBytes, alignment);
   int64_t bytes = options.workspaceBytes;
   module.walk([&](blurt::AttentionGradOp grad) {
     // The rows' sums of output times cotangent.
     auto lse = cast<ShapedType>(grad.getLse().getType());
     bytes = std::max(bytes, getTensorBytes(cast<RankedTensorType>(lse)));
   });
-  report.workspaceBytes = llvm::alignTo(bytes, kAlignment);
+  report.workspaceBytes = llvm::alignTo(bytes, alignment);
   PlanOwner owner;
   owner.name = "workspace";
   owner.category = "workspace";

@@ -104,8 +104,31 @@ static Value isLess(KernelBuilder &b, Value lhs, Value rhs) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, lhs, rhs);
 }
 
+/// Ids that a lane looks at in one go.
+static constexpr int64_t kIds = 4;
+
+/// The ids `first` … `first` + 3 as i64; those past the end are any id.
+static SmallVector<Value> loadIds(KernelBuilder &b, Value ids, MemRefType type,
+                                  Value first) {
+  Type element = type.getElementType();
+  int64_t count = type.getDimSize(0);
+  auto [strides, offset] = type.getStridesAndOffset();
+  SmallVector<Value> result;
+  for (int64_t i = 0; i < kIds; ++i) {
+    Value at = b.min(b.add(first, b.i64(i)), b.i64(count - 1));
+    if (count % (32 * kIds) == 0)
+      at = b.add(first, b.i64(i));
+    Value id =
+        b.loadScalar(element, b.advance(element, ids, b.mul(at, strides[0])));
+    if (element.isInteger(32))
+      id = arith::ExtSIOp::create(b, b.getI64Type(), id);
+    result.push_back(id);
+  }
+  return result;
+}
+
 /// A warp owns one row of the result and a block of its columns. It looks
-/// through all ids, 32 at a time, and adds the updates of those that name its
+/// through all ids, 128 at a time, and adds the updates of those that name its
 /// row in ascending order.
 LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
   auto idsType = cast<MemRefType>(op.getIds().getType());
@@ -129,6 +152,7 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
   };
   int64_t alignUpdates = alignmentOf(op.getUpdates(), updatesStrides[0]);
   int64_t alignOut = alignmentOf(op.getOuts()[0], outStrides[0]);
+  int64_t alignIds = std::min<int64_t>(16, host.getAlignment(op.getIds()));
   int64_t width = columns % 4 == 0 ? 4 : 1;
   int64_t vectors = columns / width;
   /// Vectors of a lane; the accumulators of a warp's block of columns.
@@ -156,59 +180,83 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
       starts.push_back(b.mul(b.min(vector, b.i64(vectors - 1)), width));
       sums.push_back(b.constant(b.laneType(element), 0));
     }
-    scf::ForOp tiles = b.loop(b.i64(0), b.i64(count), 32, sums);
+    scf::ForOp tiles = b.loop(b.i64(0), b.i64(count), 32 * kIds, sums);
     Operation *yield = tiles.getBody()->getTerminator();
     b.setInsertionPoint(yield);
-    Value n = b.add(tiles.getInductionVar(), lane);
-    Value isId = isLess(b, n, b.i64(count));
-    Type idType = idsType.getElementType();
-    Value safe = b.min(n, b.i64(count - 1));
-    Value id = b.loadScalar(idType,
-                            b.advance(idType, ids, b.mul(safe, idsStrides[0])));
-    if (idType.isInteger(32))
-      id = arith::ExtSIOp::create(b, b.getI64Type(), id);
-    Value match = arith::AndIOp::create(
-        b, isId, arith::CmpIOp::create(b, arith::CmpIPredicate::eq, id, row));
     Type i32 = b.getI32Type();
     auto constant = [&](int32_t value) -> Value {
       return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
     };
-    Value matches = NVVM::VoteSyncOp::create(b, i32, constant(-1), match,
-                                             NVVM::VoteSyncKind::ballot);
-    SmallVector<Value> inits{matches};
-    llvm::append_range(inits, tiles.getRegionIterArgs());
-    auto loop = scf::WhileOp::create(
-        b, ValueRange(inits).getTypes(), inits,
-        [&](OpBuilder &nested, Location loc, ValueRange values) {
-          Value more = arith::CmpIOp::create(
-              nested, loc, arith::CmpIPredicate::ne, values[0],
-              arith::ConstantOp::create(nested, loc,
-                                        nested.getI32IntegerAttr(0)));
-          scf::ConditionOp::create(nested, loc, more, values);
-        },
-        [&](OpBuilder &nested, Location loc, ValueRange values) {
-          OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPoint(nested.getInsertionBlock(),
-                              nested.getInsertionPoint());
-          Value least = LLVM::CountTrailingZerosOp::create(b, i32, values[0],
+    // Bit i is set if the lane's i-th id names the row.
+    Value first = b.add(tiles.getInductionVar(), b.mul(lane, kIds));
+    Value code = constant(0);
+    SmallVector<Value> named = loadIds(b, ids, idsType, alignIds, first);
+    for (auto [i, id] : llvm::enumerate(named)) {
+      Value match = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, id, row);
+      if (count % (32 * kIds) != 0)
+        match = arith::AndIOp::create(
+            b, match, isLess(b, b.add(first, b.i64(i)), b.i64(count)));
+      code = arith::OrIOp::create(
+          b, code,
+          arith::SelectOp::create(b, match, constant(1 << i), constant(0)));
+    }
+    Value any =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, code, constant(0));
+    Value lanesLeft = NVVM::VoteSyncOp::create(b, i32, constant(-1), any,
+                                               NVVM::VoteSyncKind::ballot);
+    /// Runs `body` for each bit of `mask`, lowest first.
+    auto forBits = [&](Value mask, ValueRange inits, auto body) {
+      SmallVector<Value> all{mask};
+      llvm::append_range(all, inits);
+      auto loop = scf::WhileOp::create(
+          b, ValueRange(all).getTypes(), all,
+          [&](OpBuilder &nested, Location loc, ValueRange values) {
+            Value zero = arith::ConstantOp::create(nested, loc,
+                                                   nested.getI32IntegerAttr(0));
+            Value more = arith::CmpIOp::create(
+                nested, loc, arith::CmpIPredicate::ne, values[0], zero);
+            scf::ConditionOp::create(nested, loc, more, values);
+          },
+          [&](OpBuilder &nested, Location loc, ValueRange values) {
+            OpBuilder::InsertionGuard guard(b);
+            b.setInsertionPoint(nested.getInsertionBlock(),
+                                nested.getInsertionPoint());
+            Value bit = LLVM::CountTrailingZerosOp::create(b, i32, values[0],
                                                            b.getBoolAttr(true));
-          Value which = b.add(tiles.getInductionVar(),
-                              arith::ExtUIOp::create(b, b.getI64Type(), least));
-          Value from =
-              b.advance(element, updates, b.mul(which, updatesStrides[0]));
-          SmallVector<Value> next{arith::AndIOp::create(
-              b, values[0], arith::SubIOp::create(b, values[0], constant(1)))};
-          for (int64_t i = 0; i < perLane; ++i) {
-            Value update = b.loadVector(
-                element,
-                b.advance(element, from, b.mul(starts[i], updatesStrides[1])),
-                updatesStrides[1], {}, alignUpdates);
-            next.push_back(
-                arith::AddFOp::create(b, values[i + 1], update).getResult());
-          }
-          scf::YieldOp::create(b, next);
+            SmallVector<Value> next{arith::AndIOp::create(
+                b, values[0],
+                arith::SubIOp::create(b, values[0], constant(1)))};
+            llvm::append_range(next, body(bit, values.drop_front()));
+            scf::YieldOp::create(b, next);
+          });
+      return llvm::to_vector_of<Value>(loop.getResults().drop_front());
+    };
+    SmallVector<Value> results = forBits(
+        lanesLeft, tiles.getRegionIterArgs(),
+        [&](Value owner, ValueRange values) {
+          Value bits = NVVM::ShflOp::create(b, i32, constant(-1), code, owner,
+                                            constant(31), NVVM::ShflKind::idx,
+                                            UnitAttr());
+          Value base = b.add(
+              tiles.getInductionVar(),
+              b.mul(arith::ExtUIOp::create(b, b.getI64Type(), owner), kIds));
+          return forBits(bits, values, [&](Value bit, ValueRange sums) {
+            Value which =
+                b.add(base, arith::ExtUIOp::create(b, b.getI64Type(), bit));
+            Value from =
+                b.advance(element, updates, b.mul(which, updatesStrides[0]));
+            SmallVector<Value> next;
+            for (int64_t i = 0; i < perLane; ++i) {
+              Value update = b.loadVector(
+                  element,
+                  b.advance(element, from, b.mul(starts[i], updatesStrides[1])),
+                  updatesStrides[1], {}, alignUpdates);
+              next.push_back(arith::AddFOp::create(b, sums[i], update));
+            }
+            return next;
+          });
         });
-    yield->setOperands(loop.getResults().drop_front());
+    yield->setOperands(results);
     b.setInsertionPoint(isRow.thenBlock()->getTerminator());
     Value to = b.advance(element, out, b.mul(row, outStrides[0]));
     for (int64_t i = 0; i < perLane; ++i) {
@@ -226,7 +274,8 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
     return launch;
   };
   std::string key = getStructureKey(op) + " " + std::to_string(alignUpdates) +
-                    " " + std::to_string(alignOut);
+                    " " + std::to_string(alignOut) + " " +
+                    std::to_string(alignIds);
   int32_t kernel = host.getKernel(key, "scatter_add", op, 3, emit);
   OpBuilder builder(op);
   host.launch(builder, op.getLoc(), kernel,

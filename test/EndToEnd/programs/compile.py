@@ -90,7 +90,7 @@ def invalid():
         (r"--accum: expected a number from 1", *SIZES, "--accum=0"),
         (r"--precision: expected fp64, fp32, bf16, got 'fp16'", *SIZES, "--precision", "fp16"),
         (r"--precision: tf32 needs tensor cores, which --target cpu", *SIZES, "--precision", "tf32"),
-        (r"--target: expected cpu, got 'tpu'", *SIZES, "--target", "tpu"),
+        (r"--target: expected cpu, cuda, got 'tpu'", *SIZES, "--target", "tpu"),
         (r"--optimizer: expected adamw, sgd, got 'lion'", *SIZES, "--optimizer=lion"),
         (r"--remat: expected none, cheap, full, got 'x'", *SIZES, "--remat=x"),
         (r"--dropout: expected .*got 1", *SIZES, "--dropout=1"),

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Trains a GPT-2 with PyTorch on the weights, the tokens and the hyperparameters
+that a compiled program would get, to compare losses and speed with it.
+
+usage: pytorch_train.py --make-init W.safetensors [--layers N --heads N --dim N
+                        --vocab N --context N --seed N]
+       pytorch_train.py --init W.safetensors --data SHARD --batch B --seq T
+                        --steps N --heads N --precision fp32|tf32|bf16
+                        [--compile] [--lr X] [--perturb E] [--metrics FILE]
+
+Precision bf16 is autocast over FP32 weights. --perturb multiplies each initial
+weight by 1 ± E, which shows how far two runs drift apart by themselves. Prints one
+JSON object: losses of the ends, median milliseconds a step, peak bytes that the
+allocator had handed out. Needs torch, numpy and safetensors.
+"""
+import argparse
+import contextlib
+import json
+import math
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+LINEAR = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
+
+
+def make_init(options):
+    """GPT-2's initialisation; c_* matrices are (in, out), as files have them."""
+    generator = torch.Generator().manual_seed(options.seed)
+    d = options.dim
+    normal = lambda shape, std: torch.randn(shape, generator=generator) * std
+    weights = {
+        "wte.weight": normal((options.vocab, d), 0.02),
+        "wpe.weight": normal((options.context, d), 0.02),
+        "ln_f.weight": torch.ones(d),
+        "ln_f.bias": torch.zeros(d),
+    }
+    for i in range(options.layers):
+        for norm in ("ln_1", "ln_2"):
+            weights[f"h.{i}.{norm}.weight"] = torch.ones(d)
+            weights[f"h.{i}.{norm}.bias"] = torch.zeros(d)
+        for name, (rows, columns) in LINEAR.items():
+            std = 0.02 / math.sqrt(2 * options.layers) if "c_proj" in name else 0.02
+            weights[f"h.{i}.{name}.weight"] = normal((rows * d, columns * d), std)
+            weights[f"h.{i}.{name}.bias"] = torch.zeros(columns * d)
+    save_file(weights, options.make_init)
+
+
+class Gpt2(torch.nn.Module):
+    def __init__(self, weights, heads):
+        super().__init__()
+        self.heads = heads
+        self.layers = 1 + max(int(n.split(".")[1]) for n in weights if n.startswith("h."))
+        for name, value in weights.items():
+            # Stored as F.linear wants them.
+            turned = ".c_" in name and value.dim() == 2
+            value = value.T.contiguous() if turned else value
+            self.register_parameter(name.replace(".", "_"), torch.nn.Parameter(value))
+
+    def p(self, name):
+        return getattr(self, name.replace(".", "_"))
+
+    def linear(self, x, name):
+        return F.linear(x, self.p(name + ".weight"), self.p(name + ".bias"))
+
+    def norm(self, x, name):
+        return F.layer_norm(x, x.shape[-1:], self.p(name + ".weight"), self.p(name + ".bias"), 1e-5)
+
+    def forward(self, tokens, targets):
+        b, t = tokens.shape
+        x = F.embedding(tokens, self.p("wte.weight")) + self.p("wpe.weight")[:t]
+        for i in range(self.layers):
+            h = f"h.{i}."
+            qkv = self.linear(self.norm(x, h + "ln_1"), h + "attn.c_attn")
+            q, k, v = (
+                z.view(b, t, self.heads, -1).transpose(1, 2) for z in qkv.chunk(3, dim=-1)
+            )
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.linear(y.transpose(1, 2).reshape(b, t, -1), h + "attn.c_proj")
+            y = F.gelu(self.linear(self.norm(x, h + "ln_2"), h + "mlp.c_fc"), approximate="tanh")
+            x = x + self.linear(y, h + "mlp.c_proj")
+        logits = F.linear(self.norm(x, "ln_f"), self.p("wte.weight"))
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def batches(options):
+    tokens = np.fromfile(options.data, dtype="<u2", offset=1024)
+    size = options.batch * options.seq
+    for step in range(options.steps):
+        at = np.arange(step * size, (step + 1) * size + 1) % len(tokens)
+        piece = torch.from_numpy(tokens[at].astype(np.int64)).cuda()
+        shape = (options.batch, options.seq)
+        yield piece[:-1].view(shape), piece[1:].view(shape)
+
+
+def train(options):
+    torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    weights = load_file(options.init)
+    if options.perturb:
+        generator = torch.Generator().manual_seed(1)
+        for value in weights.values():
+            sign = torch.randint(0, 2, value.shape, generator=generator) * 2 - 1
+            value.mul_(1 + options.perturb * sign)
+    model = Gpt2({n: w.cuda() for n, w in weights.items()}, options.heads)
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    plain = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
+        lr=options.lr,
+        betas=(0.9, 0.95),
+        eps=1e-8,
+        fused=True,
+    )
+    run = torch.compile(model) if options.compile else model
+    cast = (
+        torch.autocast("cuda", dtype=torch.bfloat16)
+        if options.precision == "bf16"
+        else contextlib.nullcontext()
+    )
+    losses, ends = [], []
+    for tokens, targets in batches(options):
+        optimizer.zero_grad(set_to_none=True)
+        with cast:
+            loss = run(tokens, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+        losses.append(loss.detach())
+        torch.cuda.synchronize()
+        ends.append(time.perf_counter())
+    losses = [float(x) for x in losses]
+    if options.metrics:
+        with open(options.metrics, "w", encoding="utf-8") as file:
+            for step, loss in enumerate(losses):
+                file.write(json.dumps({"step": step, "loss": loss}) + "\n")
+    steps = np.diff(ends)[5:] if len(ends) > 8 else np.diff(ends)
+    print(
+        json.dumps(
+            {
+                "precision": options.precision,
+                "compile": options.compile,
+                "first": losses[0],
+                "last": losses[-1],
+                "ms": float(np.median(steps) * 1e3) if len(steps) else None,
+                "max_memory_allocated": torch.cuda.max_memory_allocated(),
+            }
+        )
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
+    parser.add_argument("--make-init")
+    parser.add_argument("--init")
+    parser.add_argument("--data")
+    parser.add_argument("--metrics")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
+    for name, value in (
+        ("layers", 12),
+        ("heads", 12),
+        ("dim", 768),
+        ("vocab", 50304),
+        ("context", 1024),
+        ("batch", 32),
+        ("seq", 1024),
+        ("steps", 20),
+        ("seed", 1),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--lr", type=float, default=6e-4)
+    parser.add_argument("--perturb", type=float, default=0.0)
+    options = parser.parse_args()
+    if options.make_init:
+        make_init(options)
+    else:
+        train(options)
+
+
+main()

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Prepares everything that checks the CUDA target on a machine that has a device
+but no compiler.
+
+usage: device_bundle.py --bin DIR --text FILE --out DIR [--arch LIST]
+
+Leaves in DIR, beside the scripts that run there:
+  ops-f32, ops-bf16   the golden op cases (device_check.py)
+  golden-P            the golden GPT-2 in each precision (gpt2_train.py)
+  text                a small GPT-2 on FILE's bytes, with the metrics of the CPU
+                      program in f32 and in f64 (device_text.py)
+Copy DIR to the machine and run device_run.sh there.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TRAIN_FLAGS = "--steps 200 --lr 1e-3 --warmup 20 --schedule cosine --seed 3 --quiet"
+SIZES = "--layers 3 --heads 4 --dim 128 --vocab 256 --context 128".split()
+
+
+def run(*words):
+    print("+", " ".join(words), flush=True)
+    if subprocess.run(words, check=False).returncode:
+        sys.exit(f"failed: {' '.join(words)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--arch", default="sm_80,sm_90a")
+    args = parser.parse_args()
+    out = lambda *names: os.path.join(args.out, *names)
+    tool = lambda name: os.path.join(args.bin, name)
+    script = lambda name: (sys.executable, os.path.join(HERE, name), "--bin", args.bin)
+    cuda = ("--target", "cuda")
+    os.makedirs(args.out, exist_ok=True)
+    for dtype in ("f32", "bf16"):
+        flags = ("--mode", "compiled", "--dtype", dtype, "--arch", args.arch)
+        run(*script("ops.py"), *flags, *cuda, "--prepare", out(f"ops-{dtype}"))
+    for precision in ("fp32", "tf32", "bf16"):
+        flags = ("--precision", precision, f"--compile-flag=--arch={args.arch}")
+        where = ("--phase", "prepare", "--folder", out(f"golden-{precision}"))
+        run(*script("gpt2_train.py"), *flags, *cuda, *where)
+    os.makedirs(out("text"), exist_ok=True)
+    with open(out("text", "flags"), "w", encoding="utf-8") as file:
+        file.write(TRAIN_FLAGS)
+    run(tool("bt-data"), "tokenize", "--bytes", "-o", out("text", "t"), args.text)
+    model = out("text", "gpt2.mlir")
+    run(tool("bt-model"), "gpt2", *SIZES, "-o", model)
+    batch = ("--batch", "8", "--seq", "128")
+    compiler = (tool("bt-compile"), model, *batch)
+    for precision in ("fp32", "fp64"):
+        program = out("text", f"cpu-{precision}")
+        run(*compiler, "--precision", precision, "-o", program)
+        metrics = ("--metrics", out("text", f"cpu-{precision}.jsonl"))
+        data = ("--data", out("text", "t_train_000000.bin"))
+        run(program, "train", *data, *TRAIN_FLAGS.split(), *metrics)
+        os.remove(program)
+    for precision in ("fp32", "tf32", "bf16"):
+        flags = (*cuda, "--arch", args.arch, "--precision", precision)
+        run(*compiler, *flags, "-o", out("text", precision))
+    for name in os.listdir(HERE):
+        if name.endswith((".py", ".sh")):
+            shutil.copy(os.path.join(HERE, name), args.out)
+    shutil.copytree(os.path.join(HERE, "goldens"), out("goldens"), dirs_exist_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Runs what device_bundle.py prepared, in its folder, on a machine with a device.
+#   device_run.sh [--sanitize]
+# Exit code 1 if any part failed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
+
+failed=0
+part() {
+  printf '== %s\n' "$1"
+  shift
+  "$@" || failed=1
+}
+
+if [[ ${1:-} == --sanitize ]]; then
+  # Every kernel family of training, on two steps of the golden model.
+  for precision in fp32 tf32 bf16; do
+    for tool in memcheck racecheck initcheck synccheck; do
+      part "$tool, $precision" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        --print-limit 5 "golden-$precision/gpt2" train --quiet --steps 2 --lr 1e-3 \
+        --init "golden-$precision/init.safetensors" --data "golden-$precision/data.bin"
+    done
+  done
+  exit "$failed"
+fi
+
+for dtype in f32 bf16; do
+  part "ops in $dtype" python3 device_check.py "ops-$dtype"
+done
+for precision in fp32 tf32 bf16; do
+  where=(--precision "$precision" --folder "golden-$precision")
+  part "golden run in $precision" python3 gpt2_train.py "${where[@]}" --phase run
+  part "golden check in $precision" python3 gpt2_train.py "${where[@]}" --phase check
+done
+part 'text' python3 device_text.py text
+exit "$failed"
