@@ -109,17 +109,25 @@ static constexpr int64_t kIds = 4;
 
 /// The ids `first` … `first` + 3 as i64; those past the end are any id.
 static SmallVector<Value> loadIds(KernelBuilder &b, Value ids, MemRefType type,
-                                  Value first) {
+                                  int64_t alignment, Value first) {
   Type element = type.getElementType();
   int64_t count = type.getDimSize(0);
   auto [strides, offset] = type.getStridesAndOffset();
+  Value vector;
+  if (count % (32 * kIds) == 0 && strides[0] == 1)
+    vector = LLVM::LoadOp::create(
+        b, VectorType::get({kIds}, element), b.advance(element, ids, first),
+        std::min<int64_t>(alignment, kIds * getElementBytes(element)));
   SmallVector<Value> result;
   for (int64_t i = 0; i < kIds; ++i) {
-    Value at = b.min(b.add(first, b.i64(i)), b.i64(count - 1));
-    if (count % (32 * kIds) == 0)
-      at = b.add(first, b.i64(i));
-    Value id =
-        b.loadScalar(element, b.advance(element, ids, b.mul(at, strides[0])));
+    Value id;
+    if (vector) {
+      id = vector::ExtractOp::create(b, vector, i);
+    } else {
+      Value at = b.min(b.add(first, b.i64(i)), b.i64(count - 1));
+      id =
+          b.loadScalar(element, b.advance(element, ids, b.mul(at, strides[0])));
+    }
     if (element.isInteger(32))
       id = arith::ExtSIOp::create(b, b.getI64Type(), id);
     result.push_back(id);
