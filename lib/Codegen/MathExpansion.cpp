@@ -26,8 +26,8 @@ using namespace mlir::blurt;
 namespace {
 /// Arithmetic on values of the shape of one example: scalars or vectors.
 struct Expander {
-  Expander(OpBuilder &builder, Location loc, Value like)
-      : b(loc, builder), shape(like.getType()) {}
+  Expander(OpBuilder &builder, Location loc, Value like, bool device = false)
+      : b(loc, builder), shape(like.getType()), device(device) {}
 
   Type typed(Type element) {
     if (auto vector = dyn_cast<VectorType>(shape))
@@ -89,7 +89,18 @@ struct Expander {
     return result;
   }
 
+  /// 2^x and 1/x by the device's instructions: within 2^-22 and one unit in the
+  /// last place (PTX ISA, ex2.approx and rcp.approx), subnormals are 0.
+  Value deviceExp2(Value x) {
+    return lanewise("llvm.nvvm.ex2.approx.ftz.f", x);
+  }
+  Value deviceReciprocal(Value x) {
+    return lanewise("llvm.nvvm.rcp.approx.ftz.f", x);
+  }
+  Value lanewise(StringRef intrinsic, Value x);
+
   Value exp(Value x);
+  Value deviceExp(Value x);
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
@@ -97,13 +108,44 @@ struct Expander {
 
   ImplicitLocOpBuilder b;
   Type shape;
+  bool device;
 };
 } // namespace
 
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
+Value Expander::lanewise(StringRef intrinsic, Value x) {
+  auto call = [&](Value lane) -> Value {
+    return LLVM::CallIntrinsicOp::create(b, b.getF32Type(),
+                                         b.getStringAttr(intrinsic), lane)
+        .getResult(0);
+  };
+  auto vector = dyn_cast<VectorType>(shape);
+  if (!vector)
+    return call(x);
+  Value result = arith::ConstantOp::create(b, vector, b.getZeroAttr(vector));
+  for (int64_t lane = 0; lane < vector.getDimSize(0); ++lane)
+    result = vector::InsertOp::create(
+        b, call(vector::ExtractOp::create(b, x, lane)), result, lane);
+  return result;
+}
+
+/// e^x = 2^t e^d with t = x log2(e) rounded and d what the rounding lost, which
+/// for |x| ≤ 89 is below 2^-16, so that e^d = 1 + d to the last place.
+Value Expander::deviceExp(Value x) {
+  // Beyond these the result is 0 or infinite, and d would be NaN.
+  x = clamp(x, f32(-105.0f), f32(89.0f));
+  Value t = mul(x, f32(1.44269504f));
+  Value lost = fma(x, f32(1.44269504f), arith::NegFOp::create(b, t));
+  lost = fma(x, f32(1.92596303e-8f), lost);
+  Value y = deviceExp2(t);
+  return fma(mul(y, lost), f32(0.693147182f), y);
+}
+
 Value Expander::exp(Value x) {
+  if (device)
+    return deviceExp(x);
   // e^x = 2^n e^r with |r| ≤ ln2/2. Adding 1.5·2^23 rounds to an integer and
   // leaves it in the low bits, without a conversion that NaN would upset.
   x = clamp(x, f32(-105.0f), f32(89.0f));
@@ -163,7 +205,15 @@ Value Expander::tanh(Value x) {
       polynomial(s, {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
                      1.33314422036e-1f, -3.33332819422e-1f});
   Value small = fma(mul(p, s), x, x);
-  Value large = sub(f32(1.0f), div(f32(2.0f), add(exp(add(t, t)), f32(1.0f))));
+  Value large;
+  if (device) {
+    // The error of 2^(2t log2(e)) is of no weight where it is large: tanh is 1
+    // there.
+    Value e = deviceExp2(mul(t, f32(2.88539008f)));
+    large = fma(deviceReciprocal(add(e, f32(1.0f))), f32(-2.0f), f32(1.0f));
+  } else {
+    large = sub(f32(1.0f), div(f32(2.0f), add(exp(add(t, t)), f32(1.0f))));
+  }
   return select(compare(arith::CmpFPredicate::OLT, t, f32(0.625f)), small,
                 copysign(large, x));
 }
@@ -250,17 +300,18 @@ Value Expander::pow(Value x, Value y) {
   return select(compare(arith::CmpFPredicate::OEQ, y, zero), one, result);
 }
 
-Value blurt::expandExp(OpBuilder &builder, Location loc, Value x) {
-  return Expander(builder, loc, x).exp(x);
+Value blurt::expandExp(OpBuilder &builder, Location loc, Value x, bool device) {
+  return Expander(builder, loc, x, device).exp(x);
 }
 Value blurt::expandLog(OpBuilder &builder, Location loc, Value x) {
   return Expander(builder, loc, x).log(x);
 }
-Value blurt::expandTanh(OpBuilder &builder, Location loc, Value x) {
-  return Expander(builder, loc, x).tanh(x);
+Value blurt::expandTanh(OpBuilder &builder, Location loc, Value x,
+                        bool device) {
+  return Expander(builder, loc, x, device).tanh(x);
 }
-Value blurt::expandErf(OpBuilder &builder, Location loc, Value x) {
-  return Expander(builder, loc, x).erf(x);
+Value blurt::expandErf(OpBuilder &builder, Location loc, Value x, bool device) {
+  return Expander(builder, loc, x, device).erf(x);
 }
 Value blurt::expandPow(OpBuilder &builder, Location loc, Value x, Value y) {
   return Expander(builder, loc, x).pow(x, y);
@@ -323,9 +374,36 @@ static Value callLibm(ModuleOp module, Operation *op, StringRef function) {
   return result;
 }
 
+/// a / (e^b + c) with c ≥ 1, as in a sigmoid, is a times the device's
+/// reciprocal: the divisor is neither 0 nor subnormal, where that is off.
+static void expandDivision(arith::DivFOp op) {
+  if (!getElementTypeOrSelf(op.getType()).isF32())
+    return;
+  auto sum = op.getRhs().getDefiningOp<arith::AddFOp>();
+  if (!sum)
+    return;
+  for (auto [exp, constant] : {std::pair(sum.getLhs(), sum.getRhs()),
+                               std::pair(sum.getRhs(), sum.getLhs())}) {
+    APFloat value(0.0f);
+    if (!exp.getDefiningOp<math::ExpOp>() ||
+        !matchPattern(constant, m_ConstantFloat(&value)) ||
+        value.convertToFloat() < 1)
+      continue;
+    OpBuilder b(op);
+    Expander e(b, op.getLoc(), op.getLhs(), /*device=*/true);
+    op.replaceAllUsesWith(e.mul(op.getLhs(), e.deviceReciprocal(op.getRhs())));
+    op.erase();
+    return;
+  }
+}
+
 namespace {
 struct ExpandMath : blurt::impl::BlurtExpandMathBase<ExpandMath> {
+  using BlurtExpandMathBase::BlurtExpandMathBase;
+
   void runOnOperation() override {
+    if (device)
+      getOperation().walk([](arith::DivFOp op) { expandDivision(op); });
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
       if (isa_and_nonnull<math::MathDialect>(op->getDialect()))
@@ -350,16 +428,16 @@ struct ExpandMath : blurt::impl::BlurtExpandMathBase<ExpandMath> {
     if (element.isF32()) {
       Value result = llvm::TypeSwitch<Operation *, Value>(op)
                          .Case([&](math::ExpOp exp) {
-                           return expandExp(b, loc, exp.getOperand());
+                           return expandExp(b, loc, exp.getOperand(), device);
                          })
                          .Case([&](math::LogOp log) {
                            return expandLog(b, loc, log.getOperand());
                          })
                          .Case([&](math::TanhOp tanh) {
-                           return expandTanh(b, loc, tanh.getOperand());
+                           return expandTanh(b, loc, tanh.getOperand(), device);
                          })
                          .Case([&](math::ErfOp erf) {
-                           return expandErf(b, loc, erf.getOperand());
+                           return expandErf(b, loc, erf.getOperand(), device);
                          })
                          .Case([&](math::PowFOp pow) {
                            return expandPow(b, loc, pow.getLhs(), pow.getRhs());

@@ -16,10 +16,13 @@ namespace mlir::blurt {
 /// over all f32, in units of the last place, from
 /// test/Unit/Compiler/MathTest.cpp: exp 1.0, log 0.8, tanh 1.3, erf 1.1, powf
 /// 0.5. Infinities, NaN, zeros and subnormal results are those of libm.
-Value expandExp(OpBuilder &builder, Location loc, Value x);
+/// With `device` exp, tanh and erf are shorter and use an NVIDIA GPU's own 2^x
+/// and 1/x; subnormal results of exp are 0, and errors a unit or two larger.
+Value expandExp(OpBuilder &builder, Location loc, Value x, bool device = false);
 Value expandLog(OpBuilder &builder, Location loc, Value x);
-Value expandTanh(OpBuilder &builder, Location loc, Value x);
-Value expandErf(OpBuilder &builder, Location loc, Value x);
+Value expandTanh(OpBuilder &builder, Location loc, Value x,
+                 bool device = false);
+Value expandErf(OpBuilder &builder, Location loc, Value x, bool device = false);
 Value expandPow(OpBuilder &builder, Location loc, Value x, Value y);
 
 } // namespace mlir::blurt

@@ -137,6 +137,8 @@ def BlurtExpandMath : Pass<"blurt-expand-math", "::mlir::ModuleOp"> {
     polynomials over `math.fma` and integer operations, the same for scalars and
     vectors, so that a tail or a uniform value has the bits of a lane. What has
     no expansion (f64, and rarer functions) becomes a libm call for each lane.
+    With `device` exp, tanh and erf are built on the GPU's ex2.approx and
+    rcp.approx.
 
     Before:
     ```mlir
@@ -151,6 +153,9 @@ def BlurtExpandMath : Pass<"blurt-expand-math", "::mlir::ModuleOp"> {
     %z = llvm.call @tanh(%w) : (f64) -> f64
     ```
   }];
+  let options = [
+    Option<"device", "device", "bool", /*default=*/"false",
+           "Use the instructions of an NVIDIA GPU for 2^x and 1/x">];
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect",
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect"

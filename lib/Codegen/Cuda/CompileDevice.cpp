@@ -23,7 +23,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 void blurt::buildLowerKernelsPipeline(OpPassManager &manager) {
-  manager.addPass(createBlurtExpandMath());
+  manager.addPass(createBlurtExpandMath({/*device=*/true}));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   manager.addPass(createConvertVectorToLLVMPass());
