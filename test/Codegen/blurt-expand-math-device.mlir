@@ -3,8 +3,8 @@
 // exp, tanh and erf use the GPU's instructions, lane by lane; a quotient by
 // 1 + e^x is a product with a reciprocal, any other quotient stays one.
 
-// CHECK-LABEL: func.func @exp
-func.func @exp(%x: f32) -> f32 {
+// CHECK-LABEL: func.func @exponential
+func.func @exponential(%x: f32) -> f32 {
   // CHECK: %[[T:.*]] = arith.mulf
   // CHECK: math.fma
   // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[T]])
@@ -13,8 +13,8 @@ func.func @exp(%x: f32) -> f32 {
   return %y : f32
 }
 
-// CHECK-LABEL: func.func @tanh
-func.func @tanh(%x: vector<2xf32>) -> vector<2xf32> {
+// CHECK-LABEL: func.func @tangent
+func.func @tangent(%x: vector<2xf32>) -> vector<2xf32> {
   // CHECK-COUNT-2: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"
   // CHECK-COUNT-2: llvm.call_intrinsic "llvm.nvvm.rcp.approx.ftz.f"
   // CHECK-NOT: arith.divf
