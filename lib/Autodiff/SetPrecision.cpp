@@ -168,9 +168,8 @@ void Bf16Rewriter::analyze(Operation *op) {
         raise(attention.getResult(), Kind::Activation);
         raise(attention.getLse(), Kind::Wide);
       })
-      .Case([&](LayerNormOp norm) {
-        raise(norm.getResult(), Kind::Activation);
-      })
+      .Case(
+          [&](LayerNormOp norm) { raise(norm.getResult(), Kind::Activation); })
       .Case([&](CastOp cast) {
         if (isa<FloatType>(elementType(cast.getInput())))
           raise(cast.getResult(), Kind::Wide);
@@ -314,8 +313,8 @@ void Bf16Rewriter::rewrite(Operation *op) {
     return rewriteStack(stack);
   if (auto checkpoint = dyn_cast<CheckpointOp>(op)) {
     rewrite(*checkpoint.getBodyBlock());
-    for (auto [value, result] : llvm::zip(checkpoint.getYield().getValues(),
-                                          checkpoint.getResults()))
+    for (auto [value, result] :
+         llvm::zip(checkpoint.getYield().getValues(), checkpoint.getResults()))
       result.setType(value.getType());
     return;
   }
@@ -328,8 +327,8 @@ void Bf16Rewriter::rewrite(Operation *op) {
     OpBuilder b(op);
     for (auto [operand, type] :
          llvm::zip(op->getOpOperands(), model.getResultTypes()))
-      operand.set(
-          castTo(b, operand.get(), cast<RankedTensorType>(type).getElementType()));
+      operand.set(castTo(b, operand.get(),
+                         cast<RankedTensorType>(type).getElementType()));
     return;
   }
   if (movesElements(op) && !isa<ConcatOp>(op)) {
@@ -341,7 +340,8 @@ void Bf16Rewriter::rewrite(Operation *op) {
     return !isa<FloatType>(elementType(operand)) ||
            elementType(operand).isBF16();
   });
-  bool keepsBf16 = allRounded && (roundsOnce(op) || isa<CompareOp, ConcatOp>(op));
+  bool keepsBf16 =
+      allRounded && (roundsOnce(op) || isa<CompareOp, ConcatOp>(op));
   if (!keepsBf16)
     widenOperands(op);
   for (Value result : op->getResults()) {
