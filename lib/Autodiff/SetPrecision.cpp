@@ -162,7 +162,9 @@ void Bf16Rewriter::analyze(Operation *op) {
       })
       .Case<LinearOp, MatmulOp>([&](Operation *product) {
         Value result = product->getResult(0);
-        raise(result, isReadWide(result) ? Kind::Wide : Kind::Activation);
+        raise(result, isReadWide(result) || product->hasAttr("wide")
+                          ? Kind::Wide
+                          : Kind::Activation);
       })
       .Case([&](AttentionOp attention) {
         raise(attention.getResult(), Kind::Activation);
@@ -307,6 +309,10 @@ void Bf16Rewriter::rewrite(Operation *op) {
       setElement(gather.getResult(), elementType(gather.getTable()));
     return;
   }
+  // Of f64 on purpose.
+  if (op->getNumOperands() && elementType(op->getOperand(0)).isF64() &&
+      isa<LinearOp, MatmulOp, AttentionOp>(op))
+    return;
   if (isa<LinearOp, MatmulOp>(op))
     return rewriteProduct(op);
   if (auto stack = dyn_cast<StackOp>(op))

@@ -104,3 +104,17 @@ blu.model @own(%x: tensor<4xbf16> {blu.name = "x"}) -> (tensor<4xbf16> {blu.name
   %y = blu.relu %s : tensor<4xbf16>
   blu.return %y : tensor<4xbf16>
 }
+
+// -----
+
+// What is of f64, or wide, on purpose stays so.
+// CHECK-LABEL: blu.model @kept
+// CHECK: blu.matmul %d, %d : (tensor<4x4xf64>, tensor<4x4xf64>) -> tensor<4x4xf64>
+// CHECK: %[[W:.*]] = blu.matmul %x, %x wide : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>
+// CHECK: blu.neg %[[W]] : tensor<4x4xf32>
+blu.model @kept(%d: tensor<4x4xf64> {blu.name = "d"}, %x: tensor<4x4xbf16> {blu.name = "x"}) -> (tensor<4x4xf64> {blu.name = "y"}, tensor<4x4xf32> {blu.name = "z"}) {
+  %y = blu.matmul %d, %d : (tensor<4x4xf64>, tensor<4x4xf64>) -> tensor<4x4xf64>
+  %w = blu.matmul %x, %x wide : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>
+  %z = blu.neg %w : tensor<4x4xf32>
+  blu.return %y, %z : tensor<4x4xf64>, tensor<4x4xf32>
+}
