@@ -167,7 +167,8 @@ RankedTensorType blu::getCotangentType(Value value) {
   if (!rounding || !isArgument(rounding.getInput()))
     return type;
   auto narrow = dyn_cast<FloatType>(type.getElementType());
-  auto wide = dyn_cast<FloatType>(rounding.getInput().getType().getElementType());
+  auto wide =
+      dyn_cast<FloatType>(rounding.getInput().getType().getElementType());
   return narrow && wide && narrow.getWidth() < wide.getWidth()
              ? type.clone(wide)
              : type;

@@ -205,8 +205,8 @@ LogicalResult AttentionOp::verify() {
       failed(verifyPosition(*this, cast<ShapedType>(getPosition().getType()))))
     return failure();
   // A6
-  if (failed(verifyTf32(*this, getTf32(),
-                        getElementTypeOrSelf(getQ().getType()))))
+  if (failed(
+          verifyTf32(*this, getTf32(), getElementTypeOrSelf(getQ().getType()))))
     return failure();
   SmallVector<ShapedType> outputs = getOutputs(*this);
   return verifyAttention(*this, cast<ShapedType>(getQ().getType()),

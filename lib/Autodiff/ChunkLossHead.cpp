@@ -146,9 +146,9 @@ static Piece buildPiece(OpBuilder &b, LossHead &head, Value x, Value t,
                                        linear.getWeight(), false, false,
                                        head.inputGrads.front().getWide());
   if (!head.weightGrads.empty())
-    piece.weightGrad = MatmulOp::create(b, head.weightGrads.front().getLoc(),
-                                        dz, x, true, false,
-                                        head.weightGrads.front().getWide());
+    piece.weightGrad =
+        MatmulOp::create(b, head.weightGrads.front().getLoc(), dz, x, true,
+                         false, head.weightGrads.front().getWide());
   return piece;
 }
 

@@ -163,8 +163,7 @@ SmallVector<Value> SavedValues::mergeViews(ArrayRef<Value> needed) {
   llvm::SetVector<Value> merged;
   for (Value value : unwidened) {
     Value root = findRoot(value);
-    bool isWhole =
-        isForwardValue(root) && bytesByRoot[root] >= byteSize(root);
+    bool isWhole = isForwardValue(root) && bytesByRoot[root] >= byteSize(root);
     merged.insert(isWhole ? root : value);
   }
 
@@ -284,7 +283,21 @@ void AdjointBuilder::accumulate(OpBuilder &b, Cotangents &cotangents,
   grad = GradBuilder(b, value.getLoc()).cast(grad, type.getElementType());
   assert(grad.getType() == type && "cotangent of another type");
   Value &sum = cotangents[value];
-  sum = sum ? AddOp::create(b, value.getLoc(), sum, grad).getResult() : grad;
+  if (!sum) {
+    sum = grad;
+    return;
+  }
+  // What was rounded to be added is added as it was, and the sum rounded.
+  GradBuilder gb(b, value.getLoc());
+  auto rounding = grad.getDefiningOp<CastOp>();
+  if (rounding && !isWidening(rounding) &&
+      isa<FloatType>(type.getElementType()))
+    sum = gb.cast(
+        gb.add(gb.cast(sum, rounding.getInput().getType().getElementType()),
+               rounding.getInput()),
+        type.getElementType());
+  else
+    sum = gb.add(sum, grad);
 }
 
 LogicalResult AdjointBuilder::buildBlock(OpBuilder &b,

@@ -41,9 +41,8 @@ static void hoistCasts(StackOp stack) {
   for (CastOp cast : casts) {
     Value whole = stack.getSlices()[*sliceNumber(stack, cast.getInput())];
     auto type = llvm::cast<RankedTensorType>(whole.getType());
-    operands.push_back(
-        CastOp::create(b, cast.getLoc(),
-                       type.clone(cast.getType().getElementType()), whole));
+    operands.push_back(CastOp::create(
+        b, cast.getLoc(), type.clone(cast.getType().getElementType()), whole));
   }
   unsigned before = stack.getSlices().size();
   StackOp wider = addSlices(stack, operands);

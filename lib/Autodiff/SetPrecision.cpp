@@ -162,15 +162,16 @@ void Bf16Rewriter::analyze(Operation *op) {
       })
       .Case<LinearOp, MatmulOp>([&](Operation *product) {
         Value result = product->getResult(0);
-        raise(result, isReadWide(result) ? Kind::Wide : Kind::Activation);
+        raise(result, isReadWide(result) || product->hasAttr("wide")
+                          ? Kind::Wide
+                          : Kind::Activation);
       })
       .Case([&](AttentionOp attention) {
         raise(attention.getResult(), Kind::Activation);
         raise(attention.getLse(), Kind::Wide);
       })
-      .Case([&](LayerNormOp norm) {
-        raise(norm.getResult(), Kind::Activation);
-      })
+      .Case(
+          [&](LayerNormOp norm) { raise(norm.getResult(), Kind::Activation); })
       .Case([&](CastOp cast) {
         if (isa<FloatType>(elementType(cast.getInput())))
           raise(cast.getResult(), Kind::Wide);
@@ -308,14 +309,18 @@ void Bf16Rewriter::rewrite(Operation *op) {
       setElement(gather.getResult(), elementType(gather.getTable()));
     return;
   }
+  // Of f64 on purpose.
+  if (op->getNumOperands() && elementType(op->getOperand(0)).isF64() &&
+      isa<LinearOp, MatmulOp, AttentionOp>(op))
+    return;
   if (isa<LinearOp, MatmulOp>(op))
     return rewriteProduct(op);
   if (auto stack = dyn_cast<StackOp>(op))
     return rewriteStack(stack);
   if (auto checkpoint = dyn_cast<CheckpointOp>(op)) {
     rewrite(*checkpoint.getBodyBlock());
-    for (auto [value, result] : llvm::zip(checkpoint.getYield().getValues(),
-                                          checkpoint.getResults()))
+    for (auto [value, result] :
+         llvm::zip(checkpoint.getYield().getValues(), checkpoint.getResults()))
       result.setType(value.getType());
     return;
   }
@@ -328,8 +333,8 @@ void Bf16Rewriter::rewrite(Operation *op) {
     OpBuilder b(op);
     for (auto [operand, type] :
          llvm::zip(op->getOpOperands(), model.getResultTypes()))
-      operand.set(
-          castTo(b, operand.get(), cast<RankedTensorType>(type).getElementType()));
+      operand.set(castTo(b, operand.get(),
+                         cast<RankedTensorType>(type).getElementType()));
     return;
   }
   if (movesElements(op) && !isa<ConcatOp>(op)) {
@@ -341,7 +346,8 @@ void Bf16Rewriter::rewrite(Operation *op) {
     return !isa<FloatType>(elementType(operand)) ||
            elementType(operand).isBF16();
   });
-  bool keepsBf16 = allRounded && (roundsOnce(op) || isa<CompareOp, ConcatOp>(op));
+  bool keepsBf16 =
+      allRounded && (roundsOnce(op) || isa<CompareOp, ConcatOp>(op));
   if (!keepsBf16)
     widenOperands(op);
   for (Value result : op->getResults()) {

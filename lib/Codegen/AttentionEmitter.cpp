@@ -459,8 +459,8 @@ struct BackwardBuilder : AttentionBuilder {
   }
   /// Keys that some query of the tile sees.
   Value limit(const Queries &queries) {
-    return visibleKeys(
-        b.add(queries.first, b.sub(queries.count, b.i64(1))), {});
+    return visibleKeys(b.add(queries.first, b.sub(queries.count, b.i64(1))),
+                       {});
   }
 
   /// p and ds of queries × keys to `probabilities` and `cotangents`.
@@ -509,15 +509,15 @@ BackwardBuilder::Queries BackwardBuilder::readQueries(Value entry, Value head,
     int64_t tail = depth % kLanes;
     auto product = [&](Value at, const Lanes &valid) {
       // Lanes that are not valid hold 0.
-      return mulF(b.loadVector(stored, b.advance(stored, out, at), 1, valid),
-                  b.loadVector(stored, b.advance(stored, cotangent, at), 1,
-                               valid));
+      return mulF(
+          b.loadVector(stored, b.advance(stored, out, at), 1, valid),
+          b.loadVector(stored, b.advance(stored, cotangent, at), 1, valid));
     };
     if (depth >= kLanes) {
       scf::ForOp loop = b.loop(b.i64(0), b.i64(depth - tail), kLanes, {total});
       b.atEnd(loop.getBody(), [&] {
-        Value sum = addF(loop.getRegionIterArg(0),
-                         product(loop.getInductionVar(), {}));
+        Value sum =
+            addF(loop.getRegionIterArg(0), product(loop.getInductionVar(), {}));
         loop.getBody()->getTerminator()->setOperands({sum});
       });
       total = loop.getResult(0);
@@ -540,8 +540,7 @@ void BackwardBuilder::buildScores(const Queries &queries, const Keys &keys) {
   forRows(queries.count, [&](Value i) {
     Value p = b.advance(element, probabilities, b.mul(i, scratchLd));
     Value ds = b.advance(element, cotangents, b.mul(i, scratchLd));
-    Value valid =
-        b.sub(visibleKeys(b.add(queries.first, i), {}), keys.begin);
+    Value valid = b.sub(visibleKeys(b.add(queries.first, i), {}), keys.begin);
     valid = b.max(b.min(valid, keys.width), b.i64(0));
     Value offset = b.add(b.mul(queries.entry, lseStrides[0]),
                          b.mul(queries.head, lseStrides[1]));

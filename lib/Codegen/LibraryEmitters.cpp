@@ -66,8 +66,8 @@ LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
                                beta};
   if (operand.isBF16())
     arguments.push_back(i32(element.isBF16()));
-  arguments.append({host.getPointer(op.getOuts()[0]), i64(p.c.ld),
-                    i64(p.c.stride)});
+  arguments.append(
+      {host.getPointer(op.getOuts()[0]), i64(p.c.ld), i64(p.c.stride)});
   host.call(builder, loc,
             operand.isBF16()  ? "blurt_gemm_bf16"
             : operand.isF32() ? "blurt_gemm_f32"

@@ -95,3 +95,26 @@ blu.step @eval program(eval) (%w: tensor<0x8xf32> {blu.tensor = {name = "w", rol
   %z = blu.linear %x, %w : (tensor<12x8xf32>, tensor<0x8xf32>) -> tensor<12x0xf32>
   blu.return %z : tensor<12x0xf32>
 }
+
+// -----
+
+// bf16 logits and cotangents; losses and the weight's gradient are added up in f32.
+// CHECK-LABEL: blu.step @bf16
+// CHECK: %[[S:.*]]:3 = blu.stack "loss_head" [0 to 2] {{.*}} -> (tensor<f32>, tensor<16x8xf32>, tensor<2x8x8xbf16>)
+// CHECK: %[[Z:.*]] = blu.linear {{.*}} -> tensor<8x16xbf16>
+// CHECK: blu.cross_entropy %[[Z]], {{.*}} -> tensor<f32>
+// CHECK: %[[DZ:.*]] = blu.cross_entropy_grad %[[Z]], {{.*}} -> tensor<8x16xbf16>
+// CHECK: blu.matmul %[[DZ]], %w : {{.*}} -> tensor<8x8xbf16>
+// CHECK: blu.matmul %[[DZ]], %{{.*}} trans_a wide : {{.*}} -> tensor<16x8xf32>
+blu.step @bf16 program(train) (%w: tensor<16x8xbf16> {blu.tensor = {name = "w", role = "param"}},
+                               %x: tensor<16x8xbf16> {blu.tensor = {name = "x", role = "input"}},
+                               %t: tensor<16xi32> {blu.tensor = {name = "t", role = "input"}})
+    -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}}, tensor<16x8xbf16> {blu.tensor = {name = "dx", role = "output"}}, tensor<16x8xf32> {blu.tensor = {name = "dw", role = "output"}}) {
+  %z = blu.linear %x, %w : (tensor<16x8xbf16>, tensor<16x8xbf16>) -> tensor<16x16xbf16>
+  %l = blu.cross_entropy %z, %t ignore_index = -100 reduction(sum) : (tensor<16x16xbf16>, tensor<16xi32>) -> tensor<f32>
+  %one = blu.constant dense<1.0> : tensor<f32>
+  %dz = blu.cross_entropy_grad %z, %t, %one ignore_index = -100 : (tensor<16x16xbf16>, tensor<16xi32>, tensor<f32>) -> tensor<16x16xbf16>
+  %dx = blu.matmul %dz, %w : (tensor<16x16xbf16>, tensor<16x8xbf16>) -> tensor<16x8xbf16>
+  %dw = blu.matmul %dz, %x trans_a wide : (tensor<16x16xbf16>, tensor<16x8xbf16>) -> tensor<16x8xf32>
+  blu.return %l, %dx, %dw : tensor<f32>, tensor<16x8xbf16>, tensor<16x8xf32>
+}

@@ -1,8 +1,25 @@
 // RUN: bt-opt %s -blurt-emit-cpu-kernels -split-input-file -verify-diagnostics
 
-func.func @bf16_gemm(%ctx: !llvm.ptr, %a: memref<4x4xbf16>, %c: memref<4x4xbf16>) {
-  // expected-error @+1 {{has element type 'bf16', which the CPU target cannot multiply, expected f32 or f64}}
-  blurt.gemm %a, %a into %c : (memref<4x4xbf16>, memref<4x4xbf16>, memref<4x4xbf16>) -> ()
+func.func @tf32_gemm(%ctx: !llvm.ptr, %a: memref<4x4xf32>, %c: memref<4x4xf32>) {
+  // expected-error @+1 {{is tf32, which the CPU target does not have}}
+  blurt.gemm %a, %a into %c tf32 : (memref<4x4xf32>, memref<4x4xf32>, memref<4x4xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @tf32_attention(%ctx: !llvm.ptr, %q: memref<1x4x2x8xf32>, %l: memref<1x2x4xf32>) {
+  // expected-error @+1 {{is tf32, which the CPU target does not have}}
+  blurt.attention %q, %q, %q into %q, %l scale = 1.0 tf32
+      : (memref<1x4x2x8xf32>, memref<1x4x2x8xf32>, memref<1x4x2x8xf32>, memref<1x4x2x8xf32>, memref<1x2x4xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @bf16_scatter(%ctx: !llvm.ptr, %ids: memref<4xi32>, %x: memref<4x8xbf16>, %o: memref<3x8xbf16>) {
+  // expected-error @+1 {{has element type 'bf16', which the CPU target cannot add up, expected f32 or f64}}
+  blurt.scatter_add %ids, %x into %o : (memref<4xi32>, memref<4x8xbf16>, memref<3x8xbf16>) -> ()
   return
 }
 

@@ -137,6 +137,20 @@ blu.step @rounding program(train) (%x: tensor<8xbf16> {blu.tensor = {name = "x",
   blu.return %1 : tensor<8xbf16>
 }
 
+// Casts join what they are of.
+// CHECK-LABEL: func.func @casts
+// CHECK: blurt.group "cast_layer_norm_cast" domain [4, 8] reduce [1]
+// CHECK-NOT: blurt.group "
+// CHECK: return
+
+blu.step @casts program(train) (%x: tensor<4x8xbf16> {blu.tensor = {name = "x", role = "input"}}, %w: tensor<8xf32> {blu.tensor = {name = "w", role = "param"}})
+    -> (tensor<4x8xbf16> {blu.tensor = {name = "r0", role = "output"}}) {
+  %0 = blu.cast %x : tensor<4x8xbf16> to tensor<4x8xf32>
+  %1 = blu.layer_norm %0, %w, %w eps = 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %2 = blu.cast %1 : tensor<4x8xf32> to tensor<4x8xbf16>
+  blu.return %2 : tensor<4x8xbf16>
+}
+
 // Through a reshape and a transpose; the domain is the reader's.
 // CHECK-LABEL: func.func @views
 // CHECK: blurt.group "add_exp" domain [2, 4, 3] ins(%{{.*}} [#[[IN]]] : tensor<2x3x4xf32>, %{{.*}} [#[[MID]]] : tensor<4xf32>) outs([#[[OUT]]])

@@ -80,3 +80,16 @@ blu.step @no_plus program(train) (%a: tensor<3x4xf32> {blu.tensor = {name = "a",
   %1 = blu.add %y, %z : (tensor<3x3xbf16>, tensor<3x3xbf16>) -> tensor<3x3xbf16>
   blu.return %0, %1 : tensor<3x5xf32>, tensor<3x3xbf16>
 }
+
+// A wide product is written in f32, and added where the sum is.
+// CHECK-LABEL: func.func @wide
+// CHECK: %[[C:.*]] = blurt.group "exp"
+// CHECK: blurt.gemm %{{.*}} transposed, %{{.*}} plus %[[C]] : (tensor<4x3xbf16>, tensor<4x5xbf16>, tensor<3x5xf32>) -> tensor<3x5xf32>
+
+blu.step @wide program(train) (%a: tensor<4x3xbf16> {blu.tensor = {name = "a", role = "input"}}, %b: tensor<4x5xbf16> {blu.tensor = {name = "b", role = "input"}}, %c: tensor<3x5xf32> {blu.tensor = {name = "c", role = "input"}})
+    -> (tensor<3x5xf32> {blu.tensor = {name = "r0", role = "output"}}) {
+  %0 = blu.exp %c : tensor<3x5xf32>
+  %1 = blu.matmul %a, %b trans_a wide : (tensor<4x3xbf16>, tensor<4x5xbf16>) -> tensor<3x5xf32>
+  %2 = blu.add %0, %1 : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+  blu.return %2 : tensor<3x5xf32>
+}

@@ -108,9 +108,9 @@ static Value multiply(Lowering &l, Operand a, Operand b,
       broadcastBatch(l, a, batch);
     if (batchB != 1 && batchB != count)
       broadcastBatch(l, b, batch);
-    result =
-        createGemm(l, matrix(a, batchA == 1 ? 1 : count),
-                   matrix(b, batchB == 1 ? 1 : count), {count, rows, cols}, element);
+    result = createGemm(l, matrix(a, batchA == 1 ? 1 : count),
+                        matrix(b, batchB == 1 ? 1 : count), {count, rows, cols},
+                        element);
   }
   return l.reshape(result, resultShape);
 }

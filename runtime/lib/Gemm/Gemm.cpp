@@ -206,8 +206,8 @@ void gemmTileBf16(bool ta, bool tb, int64_t m, int64_t n, int64_t k,
 void blurt_gemm_bf16(void *ctx, int32_t transA, int32_t transB, int64_t batch,
                      int64_t m, int64_t n, int64_t k, const uint16_t *a,
                      int64_t lda, int64_t strideA, const uint16_t *b,
-                     int64_t ldb, int64_t strideB, float beta,
-                     int32_t isNarrow, void *c, int64_t ldc, int64_t strideC) {
+                     int64_t ldb, int64_t strideB, float beta, int32_t isNarrow,
+                     void *c, int64_t ldc, int64_t strideC) {
   if (batch <= 0 || m <= 0 || n <= 0)
     return;
   GemmTiling tiling = GemmTiling::forShape(batch, m, n, k);

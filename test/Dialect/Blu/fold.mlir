@@ -20,6 +20,16 @@ func.func @cast_and_back(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %z : tensor<4xf32>
 }
 
+// There and back again without rounding is nothing.
+// CHECK-LABEL: func.func @cast_wide_and_back(
+// CHECK-SAME: %[[X:.+]]: tensor<4xbf16>
+// CHECK-NEXT: return %[[X]]
+func.func @cast_wide_and_back(%x: tensor<4xbf16>) -> tensor<4xbf16> {
+  %y = blu.cast %x : tensor<4xbf16> to tensor<4xf32>
+  %z = blu.cast %y : tensor<4xf32> to tensor<4xbf16>
+  return %z : tensor<4xbf16>
+}
+
 // CHECK-LABEL: func.func @reshape_to_same_shape(
 // CHECK-SAME: %[[X:.+]]: tensor<4x2xf32>
 // CHECK-NEXT: return %[[X]]

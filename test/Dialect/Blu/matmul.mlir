@@ -26,3 +26,11 @@ func.func @matmul_vectors(%a: tensor<4xf64>, %b: tensor<4xf64>, %m: tensor<5x4xf
   %z = blu.matmul %a, %m trans_b : (tensor<4xf64>, tensor<5x4xf64>) -> tensor<5xf64>
   return
 }
+
+// CHECK-LABEL: func.func @matmul_wide(
+// CHECK-SAME: %[[A:.+]]: tensor<4x3xbf16>, %[[B:.+]]: tensor<4x5xbf16>
+// CHECK: blu.matmul %[[A]], %[[B]] trans_a wide : (tensor<4x3xbf16>, tensor<4x5xbf16>) -> tensor<3x5xf32>
+func.func @matmul_wide(%a: tensor<4x3xbf16>, %b: tensor<4x5xbf16>) {
+  %y = blu.matmul %a, %b trans_a wide : (tensor<4x3xbf16>, tensor<4x5xbf16>) -> tensor<3x5xf32>
+  return
+}

@@ -136,6 +136,46 @@ func.func @m1(%a: tensor<4x8xf32>, %b: tensor<2x8x3xf32>) {
 
 // -----
 
+func.func @m1_output(%a: tensor<4x8xf32>, %b: tensor<8x3xf32>) {
+  // expected-error @+1 {{output has element type 'bf16', expected 'f32'}}
+  %c = blurt.gemm %a, %b : (tensor<4x8xf32>, tensor<8x3xf32>) -> tensor<4x3xbf16>
+  return
+}
+
+// -----
+
+func.func @m1_wide(%a: tensor<4x8xbf16>, %b: tensor<8x3xbf16>) {
+  // expected-error @+1 {{output has element type 'f64', expected 'bf16' or f32}}
+  %c = blurt.gemm %a, %b : (tensor<4x8xbf16>, tensor<8x3xbf16>) -> tensor<4x3xf64>
+  return
+}
+
+// -----
+
+func.func @m5(%a: tensor<4x8xbf16>, %b: tensor<8x3xbf16>) {
+  // expected-error @+1 {{is tf32 with operands of 'bf16', expected f32}}
+  %c = blurt.gemm %a, %b tf32 : (tensor<4x8xbf16>, tensor<8x3xbf16>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @a6(%q: tensor<1x4x2x8xf64>) {
+  // expected-error @+1 {{is tf32 with operands of 'f64', expected f32}}
+  %o, %l = blurt.attention %q, %q, %q scale = 1.0 tf32 : (tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>) -> (tensor<1x4x2x8xf64>, tensor<1x2x4xf64>)
+  return
+}
+
+// -----
+
+func.func @a6_grad(%q: tensor<1x4x2x8xf64>, %l: tensor<1x2x4xf64>) {
+  // expected-error @+1 {{is tf32 with operands of 'f64', expected f32}}
+  %a, %b, %c = blurt.attention_grad %q, %q, %q, %q, %l, %q scale = 1.0 tf32 : (tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>, tensor<1x2x4xf64>, tensor<1x4x2x8xf64>) -> (tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>)
+  return
+}
+
+// -----
+
 func.func @m2(%a: tensor<4x8xf32>, %b: tensor<7x3xf32>) {
   // expected-error @+1 {{b dim 0 is 7, expected 8}}
   %c = blurt.gemm %a, %b : (tensor<4x8xf32>, tensor<7x3xf32>) -> tensor<4x3xf32>

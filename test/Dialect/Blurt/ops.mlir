@@ -96,3 +96,14 @@ func.func @memref_form(%ctx: !llvm.ptr, %arena: memref<65536xi8>, %i: index) {
   }
   return
 }
+
+// CHECK-LABEL: func.func @precision
+func.func @precision(%x: tensor<8x16xf32>, %r: tensor<8x16xbf16>, %c: tensor<8x8xf32>) {
+  // CHECK: blurt.gemm %{{.*}}, %{{.*}} transposed tf32 : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x8xf32>
+  %g = blurt.gemm %x, %x transposed tf32 : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x8xf32>
+  // CHECK: blurt.gemm %{{.*}}, %{{.*}} transposed : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x8xbf16>
+  %h = blurt.gemm %r, %r transposed : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x8xbf16>
+  // CHECK: blurt.gemm %{{.*}}, %{{.*}} transposed plus %{{.*}} : (tensor<8x16xbf16>, tensor<8x16xbf16>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %w = blurt.gemm %r, %r transposed plus %c : (tensor<8x16xbf16>, tensor<8x16xbf16>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return
+}

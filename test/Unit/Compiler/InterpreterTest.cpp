@@ -153,6 +153,14 @@ TEST_F(InterpreterTest, CastsAndComparisons) {
                     blu.return %i : tensor<3xi1>)",
           "tensor<3xi1>"),
       (Ints{1, 0, 1}));
+  // Rounded, to nearest even, whatever else is not.
+  EXPECT_EQ(
+      floats(
+          R"(%x = blu.constant dense<[1.00390625, 1.01171875, -3.1]> : tensor<3xf64>
+                    %r = blu.cast %x : tensor<3xf64> to tensor<3xbf16>
+                    blu.return %r : tensor<3xbf16>)",
+          "tensor<3xbf16>"),
+      (Floats{1, 1.015625, -3.09375}));
   EXPECT_EQ(error(R"(%x = blu.constant dense<3.0e9> : tensor<f64>
                      %i = blu.cast %x : tensor<f64> to tensor<i32>
                      blu.return %i : tensor<i32>)",
@@ -207,11 +215,10 @@ TEST_F(InterpreterTest, NaNWins) {
 
 TEST_F(InterpreterTest, RoundsWhenAsked) {
   const char *body = R"(%x = blu.constant dense<0.1> : tensor<f64>
-                        %y = blu.cast %x : tensor<f64> to tensor<bf16>
-                        blu.return %y : tensor<bf16>)";
-  EXPECT_EQ(floats(body, "tensor<bf16>"), (Floats{0.1}));
-  EXPECT_EQ(floats(body, "tensor<bf16>", {.round = true}),
-            (Floats{0.10009765625}));
+                        %y = blu.cast %x : tensor<f64> to tensor<f32>
+                        blu.return %y : tensor<f32>)";
+  EXPECT_EQ(floats(body, "tensor<f32>"), (Floats{0.1}));
+  EXPECT_EQ(floats(body, "tensor<f32>", {.round = true}), (Floats{0.1f}));
   // Once, not by way of f32, where this would be a tie that rounds down to 1.
   const char *tie = R"(%x = blu.constant dense<1.00390625000001> : tensor<f64>
                        %y = blu.cast %x : tensor<f64> to tensor<bf16>

@@ -10,6 +10,7 @@
 #include "blurt/blurt.h"
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -217,6 +218,66 @@ TEST(Gemm, SameBitsForAnyNumberOfThreads) {
         }
       }
 }
+
+/// The bf16 product is the f32 product of the same numbers, whose sums over
+/// more than one block of depth differ by rounding alone, and is rounded once.
+class Bf16Gemm
+    : public ::testing::TestWithParam<std::tuple<bool, bool, int64_t>> {};
+
+TEST_P(Bf16Gemm, MatchesF32) {
+  auto [ta, tb, k] = GetParam();
+  const int64_t batch = 2, m = 37, n = 21, lda = (ta ? m : k) + 3,
+                ldb = (tb ? k : n) + 1, ldc = n + 2;
+  int64_t sizeA = (ta ? k : m) * lda, sizeB = (tb ? n : k) * ldb;
+  auto half = [](int64_t count, const char *name, std::vector<float> &wide) {
+    wide = randomVector<float>(size_t(count), name);
+    std::vector<uint16_t> bits;
+    for (float &x : wide) {
+      bits.push_back(uint16_t(std::bit_cast<uint32_t>(x) >> 16));
+      x = std::bit_cast<float>(uint32_t(bits.back()) << 16);
+    }
+    return bits;
+  };
+  std::vector<float> wideA, wideB;
+  std::vector<uint16_t> a = half(batch * sizeA, "a", wideA);
+  std::vector<uint16_t> b = half(batch * sizeB, "b", wideB);
+  std::vector<float> start = randomVector<float>(size_t(batch * m * ldc), "c");
+  for (float beta : {0.0f, 1.0f}) {
+    Context context(3), serial(1);
+    std::vector<float> expected = start, found = start, again = start;
+    blurt_gemm_f32(&context, ta, tb, batch, m, n, k, wideA.data(), lda, sizeA,
+                   wideB.data(), ldb, sizeB, beta, expected.data(), ldc,
+                   m * ldc);
+    auto run = [&](Context &on, int32_t narrow, void *c) {
+      blurt_gemm_bf16(&on, ta, tb, batch, m, n, k, a.data(), lda, sizeA,
+                      b.data(), ldb, sizeB, beta, narrow, c, ldc, m * ldc);
+    };
+    run(context, 0, found.data());
+    run(serial, 0, again.data());
+    EXPECT_EQ(found, again);
+    for (size_t i = 0; i < found.size(); ++i)
+      ASSERT_NEAR(found[i], expected[i], 0x1p-24 * 4 * double(k + 1));
+    if (beta != 0)
+      continue;
+    std::vector<uint16_t> rounded(found.size(), 0x7fc0);
+    run(context, 1, rounded.data());
+    for (int64_t row = 0; row < batch * m; ++row)
+      for (int64_t col = 0; col < ldc; ++col) {
+        size_t at = size_t(row * ldc + col);
+        if (col >= n) {
+          ASSERT_EQ(rounded[at], 0x7fc0);
+          continue;
+        }
+        float value = std::bit_cast<float>(uint32_t(rounded[at]) << 16);
+        ASSERT_LE(std::abs(value - found[at]), 0x1p-8 * std::abs(found[at]));
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Bf16Gemm,
+                         ::testing::Combine(::testing::Bool(),
+                                            ::testing::Bool(),
+                                            ::testing::Values(0, 1, 40, 2500)));
 
 TEST(Gemm, TileScalesByAlpha) {
   const float a[] = {1, 2, 3, 4}, b[] = {1, 0, 0, 1};

@@ -29,3 +29,19 @@ func.func @linear_C3(%x: tensor<3x4xf32>, %w: tensor<5x4xf32>, %b: tensor<4xf32>
   %y = blu.linear %x, %w, %b : (tensor<3x4xf32>, tensor<5x4xf32>, tensor<4xf32>) -> tensor<3x5xf32>
   return
 }
+
+// -----
+
+func.func @linear_C1_bias(%x: tensor<3x4xbf16>, %w: tensor<5x4xbf16>, %b: tensor<5xbf16>) {
+  // expected-error @+1 {{'blu.linear' op bias has type 'tensor<5xbf16>', expected 'tensor<5xf32>'}}
+  %y = blu.linear %x, %w, %b wide : (tensor<3x4xbf16>, tensor<5x4xbf16>, tensor<5xbf16>) -> tensor<3x5xf32>
+  return
+}
+
+// -----
+
+func.func @linear_C4(%x: tensor<3x4xf64>, %w: tensor<5x4xf64>) {
+  // expected-error @+1 {{'blu.linear' op is wide with operands of 'f64', expected bf16}}
+  %y = blu.linear %x, %w wide : (tensor<3x4xf64>, tensor<5x4xf64>) -> tensor<3x5xf32>
+  return
+}

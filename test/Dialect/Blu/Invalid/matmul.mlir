@@ -45,3 +45,11 @@ func.func @matmul_C3(%a: tensor<2x3x4xf32>, %b: tensor<5x4x3xf32>) {
   %y = blu.matmul %a, %b : (tensor<2x3x4xf32>, tensor<5x4x3xf32>) -> tensor<2x3x3xf32>
   return
 }
+
+// -----
+
+func.func @matmul_C4(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>) {
+  // expected-error @+1 {{'blu.matmul' op is wide with operands of 'f32', expected bf16}}
+  %y = blu.matmul %a, %b wide : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+  return
+}
