@@ -21,7 +21,9 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// BLURT_ABI_VERSION of blurt/blurt.h.
-static constexpr int32_t kAbiVersion = 2;
+static constexpr int32_t kAbiVersion = 3;
+/// BLURT_MAP_RANK of blurt/blurt.h.
+static constexpr int64_t kMapRank = 5;
 
 namespace {
 /// Builds constant globals of the structs of blurt.h. Errors are collected
@@ -54,7 +56,10 @@ private:
   Field address(StringRef symbol) { return {ptr, {}, symbol.str()}; }
   Field string(StringRef text);
   Field shape(ArrayRef<int64_t> extents);
-  Field i32x3(ArrayRef<int32_t> numbers);
+  Field i32s(ArrayRef<int32_t> numbers);
+  Field i64s(ArrayRef<int64_t> numbers);
+  /// blurt_device_kernel of each dictionary of `list`.
+  Field kernelTable(ArrayAttr list);
   /// blurt_device_code of the attribute `blurt.device`, null without one.
   Field deviceCode();
 
@@ -121,10 +126,15 @@ TableBuilder::Field TableBuilder::shape(ArrayRef<int64_t> extents) {
   return address(symbol);
 }
 
-TableBuilder::Field TableBuilder::i32x3(ArrayRef<int32_t> numbers) {
-  assert(numbers.size() == 3);
-  return {LLVM::LLVMArrayType::get(b.getI32Type(), 3),
+TableBuilder::Field TableBuilder::i32s(ArrayRef<int32_t> numbers) {
+  return {LLVM::LLVMArrayType::get(b.getI32Type(), numbers.size()),
           b.getI32TensorAttr(numbers),
+          {}};
+}
+
+TableBuilder::Field TableBuilder::i64s(ArrayRef<int64_t> numbers) {
+  return {LLVM::LLVMArrayType::get(b.getI64Type(), numbers.size()),
+          b.getI64TensorAttr(numbers),
           {}};
 }
 
@@ -172,32 +182,59 @@ TableBuilder::Field TableBuilder::array(StringRef name,
   return address(symbol);
 }
 
+TableBuilder::Field TableBuilder::kernelTable(ArrayAttr list) {
+  SmallVector<Struct> kernels;
+  for (DictionaryAttr kernel : list.getAsRange<DictionaryAttr>()) {
+    auto extents = [&](StringRef key) {
+      return i32s(kernel.getAs<DenseI32ArrayAttr>(key).asArrayRef());
+    };
+    SmallVector<Struct> maps;
+    if (auto list = kernel.getAs<ArrayAttr>("maps"))
+      for (DictionaryAttr map : list.getAsRange<DictionaryAttr>()) {
+        auto padded = [&](StringRef key) {
+          auto numbers =
+              llvm::to_vector(map.getAs<DenseI64ArrayAttr>(key).asArrayRef());
+          numbers.resize(kMapRank);
+          return numbers;
+        };
+        int64_t rank = map.getAs<DenseI64ArrayAttr>("extents").size();
+        SmallVector<int64_t> box = padded("box");
+        maps.push_back({i32(getInt(map, "operand")), i32(getInt(map, "dtype")),
+                        i32(rank), i32(getInt(map, "swizzle")),
+                        i64s(padded("extents")), i64s(padded("strides")),
+                        i32s(SmallVector<int32_t>(box.begin(), box.end())),
+                        i32(0)});
+      }
+    kernels.push_back({string(getString(kernel, "symbol")),
+                       string(getString(kernel, "source")), extents("grid"),
+                       extents("block"), i32(getInt(kernel, "shared_bytes")),
+                       i32(getInt(kernel, "num_args")), i32(maps.size()),
+                       i32(0), array("blurt_maps", maps)});
+  }
+  return array("blurt_kernels", kernels);
+}
+
 TableBuilder::Field TableBuilder::deviceCode() {
   auto device = module->getAttrOfType<DictionaryAttr>("blurt.device");
   if (!device)
     return address("");
   auto listOf = [&](StringRef key) {
     auto list = device.getAs<ArrayAttr>(key);
-    return list ? list.getAsRange<DictionaryAttr>()
-                : ArrayAttr::get(b.getContext(), {})
-                      .getAsRange<DictionaryAttr>();
+    return list ? list : ArrayAttr::get(b.getContext(), {});
   };
-  SmallVector<Struct> images, kernels, gemms;
-  for (DictionaryAttr image : listOf("images"))
+  llvm::StringMap<Field> tables; // by key
+  SmallVector<Struct> images, gemms;
+  for (auto image : listOf("images").getAsRange<DictionaryAttr>()) {
+    StringRef key = getString(image, "kernels", "kernels");
+    auto [table, isNew] = tables.try_emplace(key);
+    if (isNew)
+      table->second = kernelTable(listOf(key));
     images.push_back({i32(getInt(image, "kind")), i32(getInt(image, "arch")),
                       i32(getInt(image, "specific")), i32(0),
                       i64(getInt(image, "size")),
-                      address(getString(image, "symbol"))});
-  for (DictionaryAttr kernel : listOf("kernels")) {
-    auto extents = [&](StringRef key) {
-      return i32x3(kernel.getAs<DenseI32ArrayAttr>(key).asArrayRef());
-    };
-    kernels.push_back({string(getString(kernel, "symbol")),
-                       string(getString(kernel, "source")), extents("grid"),
-                       extents("block"), i32(getInt(kernel, "shared_bytes")),
-                       i32(getInt(kernel, "num_args"))});
+                      address(getString(image, "symbol")), table->second});
   }
-  for (DictionaryAttr gemm : listOf("gemms")) {
+  for (auto gemm : listOf("gemms").getAsRange<DictionaryAttr>()) {
     Struct fields{string(getString(gemm, "source"))};
     for (StringRef key : {"compute", "epilogue", "dtype_ab", "dtype_c",
                           "dtype_extra", "trans_a", "trans_b", "accumulate"})
@@ -211,11 +248,10 @@ TableBuilder::Field TableBuilder::deviceCode() {
     gemms.push_back(std::move(fields));
   }
   Struct fields{i32(images.size()),
-                i32(kernels.size()),
+                i32(listOf("kernels").size()),
                 i32(gemms.size()),
                 i32(0),
                 array("blurt_images", images),
-                array("blurt_kernels", kernels),
                 array("blurt_gemms", gemms),
                 i64(getInt(device, "workspace_offset")),
                 i64(getInt(device, "workspace_bytes"))};

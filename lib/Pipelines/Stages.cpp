@@ -138,10 +138,13 @@ static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
 /// Groups to kernels, vector loops on the CPU and threads on a GPU; everything
 /// else to calls of the runtime.
 static void buildKernelStage(OpPassManager &pm, const StageOptions &options) {
-  if (options.target == "cuda")
-    pm.addPass(blurt::createBlurtEmitCudaKernels());
-  else
+  if (options.target == "cuda") {
+    blurt::BlurtEmitCudaKernelsOptions kernels;
+    kernels.archs = llvm::to_vector(options.archs);
+    pm.addPass(blurt::createBlurtEmitCudaKernels(kernels));
+  } else {
     pm.addPass(blurt::createBlurtEmitCpuKernels());
+  }
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }

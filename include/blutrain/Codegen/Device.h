@@ -41,6 +41,8 @@ struct KernelResources {
   std::string kernel;
   int64_t registers = 0, stack = 0, spillStores = 0, spillLoads = 0;
   int64_t shared = 0; ///< static shared memory
+  /// What it says of asynchronous products that it had to wait for at once.
+  std::vector<std::string> warnings;
 };
 
 /// Translates `kernels`, a module of the llvm and nvvm dialects, to PTX.

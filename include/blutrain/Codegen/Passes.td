@@ -79,6 +79,11 @@ def BlurtEmitCudaKernels
     The module attribute `blurt.workspace` says which bytes of the arena hold
     partial results.
 
+    If sm_90a is among the architectures, kernels of attention have a second form
+    in the gpu.module `kernels_sm_90a`, under the same symbols and numbers and
+    over the same operands; the table of those kernels is `kernels_sm_90a` of
+    `blurt.device`.
+
     Before:
     ```mlir
     module attributes {blurt.workspace = array<i64: 8192, 4096>} {
@@ -122,6 +127,9 @@ def BlurtEmitCudaKernels
     Statistic<"numGroups", "groups", "groups that were given a kernel">,
     Statistic<"numKernels", "kernels", "kernels after sharing">
   ];
+  let options = [
+    ListOption<"archs", "arch", "std::string",
+               "Architectures that kernels are for; any but sm_90a if empty">];
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
     "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect",
@@ -166,11 +174,14 @@ def BlurtCompileDevice : Pass<"blurt-compile-device", "::mlir::ModuleOp"> {
   let summary = "compile the kernels of a CUDA program to machine code";
   let description = [{
     Lowers the gpu.module `kernels` to the LLVM dialect, translates it to PTX for
-    each architecture, links libdevice, and runs ptxas. The images become
-    constants of the host module, listed in `blurt.device`. The PTX of the lowest
-    plain architecture goes in as well, for devices that no image fits. Does
-    nothing to modules without `blurt.device`. A kernel with spills or a stack
-    frame draws a warning.
+    each architecture, links libdevice, and runs ptxas. For sm_90a, functions of
+    `kernels_sm_90a` take the place of those of the same name, and the image says
+    which table tells how its kernels are launched. The images become constants of
+    the host module, listed in `blurt.device`. The PTX of the lowest plain
+    architecture goes in as well, for devices that no image fits. Does nothing to
+    modules without `blurt.device`. A kernel with spills or a stack frame, and one
+    whose tensor core products ptxas had to put one after the other, draws a
+    warning.
 
     Before:
     ```mlir

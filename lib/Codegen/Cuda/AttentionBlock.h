@@ -90,6 +90,9 @@ struct AttentionEmission {
 DeviceLaunch emitForwardOnTensorCores(const AttentionEmission &emission);
 DeviceLaunch emitGradQOnTensorCores(const AttentionEmission &emission);
 DeviceLaunch emitGradKVOnTensorCores(const AttentionEmission &emission);
+DeviceLaunch emitForwardOnHopper(const AttentionEmission &emission);
+DeviceLaunch emitGradQOnHopper(const AttentionEmission &emission);
+DeviceLaunch emitGradKVOnHopper(const AttentionEmission &emission);
 DeviceLaunch emitForwardOnCudaCores(const AttentionEmission &emission);
 DeviceLaunch emitGradQOnCudaCores(const AttentionEmission &emission);
 DeviceLaunch emitGradKVOnCudaCores(const AttentionEmission &emission);

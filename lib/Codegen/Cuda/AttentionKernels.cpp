@@ -11,6 +11,14 @@
 using namespace mlir;
 using namespace mlir::blurt;
 
+/// Whether rows can be accessed 16 bytes at a time.
+static bool isChunked(const AttentionShape &shape, const RowStrides &strides) {
+  int64_t bytes = shape.element.isBF16() ? 2 : 4;
+  return shape.alignment % 16 == 0 && shape.depth * bytes % 16 == 0 &&
+         llvm::all_of(ArrayRef(strides).take_front(3),
+                      [&](int64_t s) { return s * bytes % 16 == 0; });
+}
+
 //===----------------------------------------------------------------------===//
 // Blocks
 //===----------------------------------------------------------------------===//
@@ -200,6 +208,44 @@ AttentionTiles blurt::getAttentionTiles(AttentionKernel kernel,
   return tiles;
 }
 
+std::optional<AttentionTiles>
+blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
+  bool isForward = kernel == AttentionKernel::Forward;
+  SmallVector<const RowStrides *> operands{&shape.q, &shape.k, &shape.v};
+  if (isForward)
+    operands.push_back(&shape.o);
+  else
+    operands.append({&shape.dO, &shape.dQ, &shape.dK, &shape.dV});
+  if (shape.compute == DeviceCompute::F32 || shape.hasPosition ||
+      (shape.depth != 64 && shape.depth != 128) ||
+      shape.scalarAlignment % 16 != 0)
+    return std::nullopt;
+  // What a tensor map can hold.
+  constexpr int64_t kMaxStride = int64_t(1) << 40;
+  constexpr int64_t kMaxExtent = int64_t(1) << 31;
+  for (const RowStrides *strides : operands)
+    if (!isChunked(shape, *strides) ||
+        llvm::any_of(ArrayRef(*strides).take_front(3), [&](int64_t stride) {
+          return stride <= 0 || stride * 4 >= kMaxStride;
+        }))
+      return std::nullopt;
+  if (shape.batch * shape.heads * shape.queries >= kMaxExtent)
+    return std::nullopt;
+  bool wide = shape.depth == 128;
+  AttentionTiles tiles;
+  if (shape.compute == DeviceCompute::TF32)
+    return std::nullopt;
+  if (isForward) {
+    tiles.warps = wide ? 8 : 4;
+    tiles.minBlocks = wide ? 2 : 5;
+  } else if (kernel == AttentionKernel::GradQ) {
+    tiles.minBlocks = wide ? 2 : 4;
+  } else {
+    tiles.minBlocks = wide ? 2 : 3;
+  }
+  return tiles;
+}
+
 //===----------------------------------------------------------------------===//
 // Checks
 //===----------------------------------------------------------------------===//
@@ -286,6 +332,24 @@ blurt::emitAttentionGradKV(gpu::GPUModuleOp module, Location loc,
   return checkLaunch(shape.compute == DeviceCompute::F32
                          ? emitGradKVOnCudaCores(emission)
                          : emitGradKVOnTensorCores(emission));
+}
+
+FailureOr<DeviceLaunch> blurt::emitAttentionOnHopper(
+    AttentionKernel kernel, gpu::GPUModuleOp module, Location loc,
+    StringRef name, const AttentionShape &shape, const AttentionTiles &tiles) {
+  bool isForward = kernel == AttentionKernel::Forward;
+  if (failed(isForward ? checkShape(loc, shape,
+                                    {&shape.q, &shape.k, &shape.v, &shape.o})
+                       : checkBackward(loc, shape)))
+    return failure();
+  AttentionEmission emission{module, loc, name, shape, tiles};
+  DeviceLaunch launch = isForward ? emitForwardOnHopper(emission)
+                        : kernel == AttentionKernel::GradQ
+                            ? emitGradQOnHopper(emission)
+                            : emitGradKVOnHopper(emission);
+  assert(launch.sharedBytes <= kMaxHopperSharedBytes &&
+         "tiles need more shared memory than there is");
+  return launch;
 }
 
 //===----------------------------------------------------------------------===//

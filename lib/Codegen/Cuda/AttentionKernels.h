@@ -24,6 +24,8 @@ namespace mlir::blurt {
 
 /// Shared memory of a block, which every supported architecture has.
 inline constexpr int32_t kMaxSharedBytes = 96 * 1024;
+/// The same on sm_90a.
+inline constexpr int32_t kMaxHopperSharedBytes = 227 * 1024;
 
 /// Strides in elements of a B×T×H×D operand.
 using RowStrides = std::array<int64_t, 4>;
@@ -38,6 +40,8 @@ struct AttentionShape {
   DeviceCompute compute = DeviceCompute::F32;
   /// Bytes to which the addresses of the B×T×H×D operands are aligned.
   int64_t alignment = 16;
+  /// The same of lse and delta.
+  int64_t scalarAlignment = 16;
 };
 
 /// How a kernel is cut up.
@@ -84,6 +88,20 @@ FailureOr<DeviceLaunch>
 emitAttentionGradKV(gpu::GPUModuleOp module, Location loc, StringRef name,
                     const AttentionShape &shape,
                     std::optional<AttentionTiles> tiles = std::nullopt);
+
+/// The tiles of a kernel's form by wgmma for sm_90a, or none where it has no
+/// such form: then sm_90a takes the one that all architectures share. It is
+/// there for bf16 and tf32 at depth 64 and 128, without a position, if rows can
+/// be copied by 16 bytes and tensor maps can describe them.
+std::optional<AttentionTiles> getHopperTiles(AttentionKernel kernel,
+                                             const AttentionShape &shape);
+
+/// The kernel by wgmma, over the operands of the others of its kind.
+FailureOr<DeviceLaunch> emitAttentionOnHopper(AttentionKernel kernel,
+                                              gpu::GPUModuleOp module,
+                                              Location loc, StringRef name,
+                                              const AttentionShape &shape,
+                                              const AttentionTiles &tiles);
 
 } // namespace mlir::blurt
 

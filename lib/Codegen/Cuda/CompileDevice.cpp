@@ -51,7 +51,7 @@ struct CompileDevice : blurt::impl::BlurtCompileDeviceBase<CompileDevice> {
   FailureOr<ModuleOp> lowerKernels(gpu::GPUModuleOp kernels);
   LogicalResult check(const std::vector<KernelResources> &resources,
                       DeviceArch arch);
-  void addImage(StringRef data, int32_t kind, DeviceArch arch);
+  void addImage(StringRef data, int32_t kind, DeviceArch arch, StringRef table);
   void runOnOperation() override;
 
   SmallVector<Attribute> images;
@@ -72,15 +72,29 @@ LogicalResult CompileDevice::parseArchs(SmallVector<DeviceArch> &parsed) {
 }
 
 FailureOr<ModuleOp> CompileDevice::lowerKernels(gpu::GPUModuleOp kernels) {
-  OpBuilder b(kernels);
-  auto module = ModuleOp::create(b, kernels.getLoc());
-  module.getBody()->getOperations().splice(module.getBody()->begin(),
-                                           kernels.getBody()->getOperations());
+  ModuleOp program = getOperation();
+  OpBuilder b = OpBuilder::atBlockEnd(program.getBody());
+  auto module = ModuleOp::create(b, program.getLoc());
+  if (kernels)
+    module.getBody()->getOperations().splice(
+        module.getBody()->begin(), kernels.getBody()->getOperations());
   OpPassManager manager(ModuleOp::getOperationName());
   buildLowerKernelsPipeline(manager);
   if (failed(runPipeline(manager, module)))
     return failure();
   return module;
+}
+
+/// `kernels` with `others` in the place of symbols that both have.
+static OwningOpRef<ModuleOp> replaceKernels(ModuleOp kernels, ModuleOp others) {
+  OwningOpRef<ModuleOp> all = kernels.clone();
+  for (Operation &op : *others.getBody()) {
+    auto symbol = cast<SymbolOpInterface>(op);
+    if (Operation *old = all->lookupSymbol(symbol.getNameAttr()))
+      old->erase();
+    all->getBody()->push_back(op.clone());
+  }
+  return all;
 }
 
 /// A stack frame or a spill makes a kernel several times slower, and is always
@@ -106,10 +120,15 @@ CompileDevice::check(const std::vector<KernelResources> &resources,
           << r.kernel << "' spills on " << arch.str() << ": stack frame "
           << r.stack << " bytes, stores " << r.spillStores << " bytes, loads "
           << r.spillLoads << " bytes";
+  for (const KernelResources &r : resources)
+    for (const std::string &warning : r.warnings)
+      getOperation().emitWarning("kernel '")
+          << r.kernel << "' on " << arch.str() << ": " << warning;
   return success();
 }
 
-void CompileDevice::addImage(StringRef data, int32_t kind, DeviceArch arch) {
+void CompileDevice::addImage(StringRef data, int32_t kind, DeviceArch arch,
+                             StringRef table) {
   ModuleOp module = getOperation();
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
   std::string symbol = "blurt_image_" + std::to_string(images.size());
@@ -125,7 +144,8 @@ void CompileDevice::addImage(StringRef data, int32_t kind, DeviceArch arch) {
        b.getNamedAttr("arch", b.getI64IntegerAttr(arch.number)),
        b.getNamedAttr("specific", b.getI64IntegerAttr(arch.specific)),
        b.getNamedAttr("size", b.getI64IntegerAttr(bytes.size())),
-       b.getNamedAttr("symbol", b.getStringAttr(symbol))}));
+       b.getNamedAttr("symbol", b.getStringAttr(symbol)),
+       b.getNamedAttr("kernels", b.getStringAttr(table))}));
 }
 
 void CompileDevice::runOnOperation() {
@@ -135,26 +155,36 @@ void CompileDevice::runOnOperation() {
   images.clear();
   if (!device || failed(parseArchs(targets)))
     return device ? signalPassFailure() : void();
-  auto all = module.getOps<gpu::GPUModuleOp>();
-  if (all.empty())
+  auto kernels = module.lookupSymbol<gpu::GPUModuleOp>("kernels");
+  auto forHopper = module.lookupSymbol<gpu::GPUModuleOp>("kernels_sm_90a");
+  if (!kernels && !forHopper)
     return;
-  gpu::GPUModuleOp kernels = *all.begin();
   std::string message;
   FailureOr<DeviceTools> tools = DeviceTools::find(toolkit, message);
   if (failed(tools)) {
     module.emitError(message);
     return signalPassFailure();
   }
-  FailureOr<ModuleOp> lowered = lowerKernels(kernels);
-  if (failed(lowered))
-    return signalPassFailure();
+  OwningOpRef<ModuleOp> lowered, hopper;
+  for (auto [from, to] : {std::pair(kernels, &lowered), {forHopper, &hopper}}) {
+    FailureOr<ModuleOp> made = lowerKernels(from);
+    if (failed(made))
+      return signalPassFailure();
+    *to = *made;
+  }
+  if (forHopper)
+    hopper = replaceKernels(*lowered, *hopper);
+  bool ownTable = device.contains("kernels_sm_90a");
   // Any device from the lowest plain architecture on can run its PTX.
   const DeviceArch *lowest = nullptr;
   for (const DeviceArch &arch : targets)
     if (!arch.specific && (!lowest || arch.number < lowest->number))
       lowest = &arch;
   for (const DeviceArch &arch : targets) {
-    FailureOr<std::string> ptx = translateToPtx(*lowered, arch, *tools);
+    bool isHopper = forHopper && arch.number == 90 && arch.specific;
+    StringRef table = isHopper && ownTable ? "kernels_sm_90a" : "kernels";
+    FailureOr<std::string> ptx =
+        translateToPtx(isHopper ? *hopper : *lowered, arch, *tools);
     if (failed(ptx))
       return signalPassFailure();
     if (!ptxFile.empty()) {
@@ -172,12 +202,13 @@ void CompileDevice::runOnOperation() {
         assemblePtx(module.getLoc(), *ptx, arch, *tools, resources);
     if (failed(cubin) || failed(check(resources, arch)))
       return signalPassFailure();
-    addImage(*cubin, 0, arch);
+    addImage(*cubin, 0, arch, table);
     if (&arch == lowest)
-      addImage(*ptx, 1, arch);
+      addImage(*ptx, 1, arch, table);
   }
-  lowered->erase();
-  kernels.erase();
+  for (gpu::GPUModuleOp from : {kernels, forHopper})
+    if (from)
+      from.erase();
   NamedAttrList attrs(device);
   attrs.set("images", ArrayAttr::get(&getContext(), images));
   module->setAttr("blurt.device", attrs.getDictionary(&getContext()));

@@ -17,11 +17,13 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 CudaHost::CudaHost(ModuleOp module, int64_t workspaceOffset,
-                   int64_t workspaceBytes)
+                   int64_t workspaceBytes, Archs archs)
     : HostEmitter(module), workspaceOffset(workspaceOffset),
-      workspaceBytes(workspaceBytes) {
+      workspaceBytes(workspaceBytes), archs(archs) {
   OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
   kernels = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
+  hopperKernels =
+      gpu::GPUModuleOp::create(b, module.getLoc(), "kernels_sm_90a");
 }
 
 static FileLineColLoc findFile(Location loc) {
@@ -44,32 +46,70 @@ std::string blurt::describeSource(Operation *op) {
   return text;
 }
 
-int32_t
-CudaHost::getKernel(StringRef key, StringRef name, Operation *op,
-                    unsigned numArguments,
-                    llvm::function_ref<DeviceLaunch(StringRef symbol)> emit) {
+/// blurt_device_kernel of blurt/blurt.h, with its maps.
+static DictionaryAttr describeKernel(Builder &b, StringRef symbol,
+                                     Operation *op, unsigned numArguments,
+                                     const DeviceLaunch &launch) {
+  SmallVector<NamedAttribute> fields{
+      b.getNamedAttr("symbol", b.getStringAttr(symbol)),
+      b.getNamedAttr("source", b.getStringAttr(describeSource(op))),
+      b.getNamedAttr("grid", b.getDenseI32ArrayAttr(launch.grid)),
+      b.getNamedAttr("block", b.getDenseI32ArrayAttr(launch.block)),
+      b.getNamedAttr("shared_bytes", b.getI64IntegerAttr(launch.sharedBytes)),
+      b.getNamedAttr("num_args", b.getI64IntegerAttr(numArguments))};
+  SmallVector<Attribute> maps;
+  for (const DeviceMap &map : launch.maps)
+    maps.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("operand", b.getI64IntegerAttr(map.operand)),
+         b.getNamedAttr("dtype",
+                        b.getI64IntegerAttr(map.element.isBF16() ? 2 : 1)),
+         b.getNamedAttr("extents", b.getDenseI64ArrayAttr(map.extents)),
+         b.getNamedAttr("strides", b.getDenseI64ArrayAttr(map.strides)),
+         b.getNamedAttr("box", b.getDenseI64ArrayAttr(map.box)),
+         b.getNamedAttr("swizzle", b.getI64IntegerAttr(map.swizzle))}));
+  if (!maps.empty())
+    fields.push_back(b.getNamedAttr("maps", b.getArrayAttr(maps)));
+  return b.getDictionaryAttr(fields);
+}
+
+int32_t CudaHost::getKernel(
+    StringRef key, StringRef name, Operation *op, unsigned numArguments,
+    llvm::function_ref<DeviceLaunch(StringRef symbol)> emit,
+    llvm::function_ref<DeviceLaunch(StringRef symbol)> emitForHopper) {
   auto [it, isNew] = kernelNumbers.try_emplace(key, kernelAttrs.size());
   if (!isNew)
     return it->second;
   std::string symbol = getSymbolName("bt", name, kernelAttrs.size());
-  DeviceLaunch launch = emit(symbol);
   Builder b(op->getContext());
-  auto function = kernels.lookupSymbol<LLVM::LLVMFuncOp>(symbol);
-  if (!function) // the emitter has said why
-    return it->second;
-  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                    b.getDenseI32ArrayAttr(launch.block));
-  // Left alone, ptxas would rather spill than have a block less on a processor.
-  if (!function->hasAttr(NVVM::NVVMDialect::getMinctasmAttrName()))
-    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                      b.getI32IntegerAttr(1));
-  kernelAttrs.push_back(b.getDictionaryAttr(
-      {b.getNamedAttr("symbol", b.getStringAttr(symbol)),
-       b.getNamedAttr("source", b.getStringAttr(describeSource(op))),
-       b.getNamedAttr("grid", b.getDenseI32ArrayAttr(launch.grid)),
-       b.getNamedAttr("block", b.getDenseI32ArrayAttr(launch.block)),
-       b.getNamedAttr("shared_bytes", b.getI64IntegerAttr(launch.sharedBytes)),
-       b.getNamedAttr("num_args", b.getI64IntegerAttr(numArguments))}));
+  auto emitTo =
+      [&](gpu::GPUModuleOp module,
+          llvm::function_ref<DeviceLaunch(StringRef)> emit) -> DictionaryAttr {
+    DeviceLaunch launch = emit(symbol);
+    auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(symbol);
+    if (!function) // the emitter has said why
+      return {};
+    function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                      b.getDenseI32ArrayAttr(launch.block));
+    // Left alone, ptxas would rather spill than have a block less on a
+    // processor.
+    if (!function->hasAttr(NVVM::NVVMDialect::getMinctasmAttrName()))
+      function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                        b.getI32IntegerAttr(1));
+    return describeKernel(b, symbol, op, numArguments, launch);
+  };
+  DictionaryAttr forHopper, forOthers;
+  if (emitForHopper && archs.hopper)
+    forHopper = emitTo(hopperKernels, emitForHopper);
+  if (!forHopper || archs.others)
+    forOthers = emitTo(kernels, emit);
+  if (!forHopper)
+    forHopper = forOthers;
+  if (!forOthers)
+    forOthers = forHopper;
+  if (forOthers) {
+    kernelAttrs.push_back(forOthers);
+    hopperAttrs.push_back(forHopper);
+  }
   return it->second;
 }
 
@@ -114,17 +154,18 @@ int64_t CudaHost::getAlignment(Value memref) {
 
 void CudaHost::finish() {
   Builder b(getModule().getContext());
-  getModule()->setAttr(
-      "blurt.device",
-      b.getDictionaryAttr(
-          {b.getNamedAttr("kernels", b.getArrayAttr(kernelAttrs)),
-           b.getNamedAttr("gemms", b.getArrayAttr(gemmAttrs)),
-           b.getNamedAttr("workspace_offset",
-                          b.getI64IntegerAttr(workspaceOffset)),
-           b.getNamedAttr("workspace_bytes",
-                          b.getI64IntegerAttr(workspaceBytes))}));
-  if (kernelAttrs.empty())
-    kernels.erase();
+  SmallVector<NamedAttribute> fields{
+      b.getNamedAttr("kernels", b.getArrayAttr(kernelAttrs)),
+      b.getNamedAttr("gemms", b.getArrayAttr(gemmAttrs)),
+      b.getNamedAttr("workspace_offset", b.getI64IntegerAttr(workspaceOffset)),
+      b.getNamedAttr("workspace_bytes", b.getI64IntegerAttr(workspaceBytes))};
+  if (hopperAttrs != kernelAttrs)
+    fields.push_back(
+        b.getNamedAttr("kernels_sm_90a", b.getArrayAttr(hopperAttrs)));
+  getModule()->setAttr("blurt.device", b.getDictionaryAttr(fields));
+  for (gpu::GPUModuleOp module : {kernels, hopperKernels})
+    if (module.getBody()->empty())
+      module.erase();
 }
 
 LogicalResult CudaHost::emit(Operation *op) {

@@ -4,9 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels go into one gpu.module, products into a table; the host function
-// queues them by number. The tables become the module's attribute
+// Kernels go into the gpu.module `kernels`, products into a table; the host
+// function queues them by number. The tables become the module's attribute
 // `blurt.device`, from which the program table is written.
+//
+// A kernel may have another form for an architecture, under the same symbol and
+// number and over the same operands, with a launch of its own: those for sm_90a
+// are in `kernels_sm_90a`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,23 +22,32 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::blurt {
 
 class CudaHost : public HostEmitter {
 public:
+  /// The architectures that a program is for.
+  struct Archs {
+    bool hopper = false; ///< sm_90a
+    bool others = true;
+  };
   /// The workspace is `workspaceBytes` of the arena from `workspaceOffset`.
-  CudaHost(ModuleOp module, int64_t workspaceOffset, int64_t workspaceBytes);
+  CudaHost(ModuleOp module, int64_t workspaceOffset, int64_t workspaceBytes,
+           Archs archs);
 
   gpu::GPUModuleOp getKernels() { return kernels; }
+  gpu::GPUModuleOp getHopperKernels() { return hopperKernels; }
   int64_t getWorkspaceBytes() const { return workspaceBytes; }
 
   /// The number of the kernel of `key`. If it is new, `emit` makes a function
   /// of `numArguments` addresses under the symbol it is given, and says how it
-  /// is launched.
-  int32_t getKernel(StringRef key, StringRef name, Operation *op,
-                    unsigned numArguments,
-                    llvm::function_ref<DeviceLaunch(StringRef)> emit);
+  /// is launched. `emitForHopper` does so for sm_90a, if it is not null.
+  int32_t
+  getKernel(StringRef key, StringRef name, Operation *op, unsigned numArguments,
+            llvm::function_ref<DeviceLaunch(StringRef)> emit,
+            llvm::function_ref<DeviceLaunch(StringRef)> emitForHopper = {});
   /// Queues `kernel` over `operands`, memrefs or addresses.
   void launch(OpBuilder &builder, Location loc, int32_t kernel,
               ValueRange operands);
@@ -43,6 +56,10 @@ public:
 
   /// The address of byte `offset` of the workspace.
   Value getWorkspace(OpBuilder &builder, Location loc, int64_t offset = 0);
+  /// The largest power of two, up to 256, that divides its address.
+  int64_t getWorkspaceAlignment() const {
+    return llvm::MinAlign(256, workspaceOffset);
+  }
   /// The largest power of two, up to 256, that divides the address of `memref`
   /// in every iteration of the loops around it.
   int64_t getAlignment(Value memref);
@@ -59,10 +76,11 @@ protected:
                  Value pointer) override;
 
 private:
-  gpu::GPUModuleOp kernels;
+  gpu::GPUModuleOp kernels, hopperKernels;
   int64_t workspaceOffset, workspaceBytes;
+  Archs archs;
   llvm::StringMap<int32_t> kernelNumbers;
-  SmallVector<Attribute> kernelAttrs, gemmAttrs;
+  SmallVector<Attribute> kernelAttrs, hopperAttrs, gemmAttrs;
   llvm::MapVector<Attribute, int32_t> gemmNumbers;
   unsigned numGroups = 0;
 };

@@ -231,6 +231,15 @@ static void parseReport(StringRef report,
     text.getAsInteger(10, value);
     return value;
   };
+  // "(C7510) Potential Performance Loss: wgmma.mma_async instructions are
+  // serialized due to … in the function 'f'" stands anywhere in the report.
+  auto findWarnings = [&] {
+    for (StringRef line : lines)
+      if (line.contains("(C75"))
+        for (KernelResources &kernel : resources)
+          if (line.contains("'" + kernel.kernel + "'"))
+            kernel.warnings.push_back(line.trim().str());
+  };
   for (StringRef line : lines) {
     if (compiling.match(line, &match)) {
       current = &resources.emplace_back();
@@ -249,6 +258,7 @@ static void parseReport(StringRef report,
     if (shared.match(line, &match))
       current->shared = number(match[1]);
   }
+  findWarnings();
 }
 
 FailureOr<std::string>

@@ -29,13 +29,14 @@ static LLVM::GlobalOp getSharedMemory(gpu::GPUModuleOp module) {
 DeviceBuilder::DeviceBuilder(gpu::GPUModuleOp module, Location loc,
                              StringRef name, unsigned count,
                              ArrayRef<unsigned> outputs, int32_t threads,
-                             int32_t minBlocks)
+                             int32_t minBlocks, unsigned maps)
     : ImplicitLocOpBuilder(loc, module.getContext()), threads(threads) {
   LLVM::GlobalOp smem = getSharedMemory(module);
   setInsertionPointToEnd(module.getBody());
   auto generic = LLVM::LLVMPointerType::get(getContext());
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(getContext()),
-                                          SmallVector<Type>(count, generic));
+  auto type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(getContext()),
+                                  SmallVector<Type>(count + maps, generic));
   kernel = LLVM::LLVMFuncOp::create(*this, name, type);
   kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), getUnitAttr());
   kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
@@ -50,10 +51,19 @@ DeviceBuilder::DeviceBuilder(gpu::GPUModuleOp module, Location loc,
       kernel.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(),
                         getUnitAttr());
   }
+  auto mapType = LLVM::LLVMArrayType::get(getI8Type(), 128);
+  for (unsigned i = count; i != count + maps; ++i) {
+    kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
+                      TypeAttr::get(mapType));
+    kernel.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(),
+                      getUnitAttr());
+    kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                      getI64IntegerAttr(64));
+  }
   Block *entry = kernel.addEntryBlock(*this);
   setInsertionPointToStart(entry);
   auto global = LLVM::LLVMPointerType::get(getContext(), Global);
-  for (BlockArgument argument : entry->getArguments())
+  for (BlockArgument argument : entry->getArguments().take_front(count))
     operands.push_back(LLVM::AddrSpaceCastOp::create(*this, global, argument));
   sharedBase = LLVM::AddressOfOp::create(*this, smem);
   auto ret = LLVM::ReturnOp::create(*this, ValueRange());
@@ -61,6 +71,9 @@ DeviceBuilder::DeviceBuilder(gpu::GPUModuleOp module, Location loc,
 }
 
 Value DeviceBuilder::operand(unsigned i) { return operands[i]; }
+Value DeviceBuilder::map(unsigned i) {
+  return kernel.getArgument(operands.size() + i);
+}
 Value DeviceBuilder::shared() { return sharedBase; }
 
 //===----------------------------------------------------------------------===//

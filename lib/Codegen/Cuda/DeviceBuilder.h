@@ -27,11 +27,21 @@
 
 namespace mlir::blurt {
 
+/// What a tensor map of a kernel describes: blurt_device_map of blurt/blurt.h.
+struct DeviceMap {
+  unsigned operand = 0;
+  Type element; ///< f32 or bf16
+  /// Innermost first; strides are in bytes.
+  SmallVector<int64_t, 5> extents, strides, box;
+  int32_t swizzle = 128;
+};
+
 /// How a kernel is launched.
 struct DeviceLaunch {
   std::array<int32_t, 3> grid = {1, 1, 1};
   std::array<int32_t, 3> block = {1, 1, 1};
   int32_t sharedBytes = 0;
+  SmallVector<DeviceMap> maps;
 };
 
 class DeviceBuilder : public ImplicitLocOpBuilder {
@@ -43,15 +53,18 @@ public:
   /// builder then stands in its entry block, before the return. Operands whose
   /// numbers are in `outputs` are written, all others are only read; no two
   /// operands overlap unless both are only read. `minBlocks` on one
-  /// multiprocessor bound the registers (0: no bound).
+  /// multiprocessor bound the registers (0: no bound). `maps` tensor maps are
+  /// parameters after the operands.
   DeviceBuilder(gpu::GPUModuleOp module, Location loc, StringRef name,
                 unsigned operands, ArrayRef<unsigned> outputs, int32_t threads,
-                int32_t minBlocks = 0);
+                int32_t minBlocks = 0, unsigned maps = 0);
 
   LLVM::LLVMFuncOp getKernel() { return kernel; }
   int32_t getThreads() const { return threads; }
   /// The address of operand `i`, in global memory.
   Value operand(unsigned i);
+  /// The address of tensor map `i`.
+  Value map(unsigned i);
   /// Dynamic shared memory, aligned to 1024 bytes.
   Value shared();
 

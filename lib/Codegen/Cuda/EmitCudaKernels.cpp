@@ -25,6 +25,8 @@ using namespace mlir::blurt;
 namespace {
 struct EmitCudaKernels
     : blurt::impl::BlurtEmitCudaKernelsBase<EmitCudaKernels> {
+  using BlurtEmitCudaKernelsBase::BlurtEmitCudaKernelsBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto workspace =
@@ -35,7 +37,12 @@ struct EmitCudaKernels
       return signalPassFailure();
     }
     setPlanHash(module);
-    CudaHost host(module, workspace[0], workspace[1]);
+    CudaHost::Archs wanted;
+    wanted.hopper = llvm::is_contained(archs, "sm_90a");
+    wanted.others = archs.empty() || llvm::any_of(archs, [](StringRef arch) {
+                      return arch != "sm_90a";
+                    });
+    CudaHost host(module, workspace[0], workspace[1], wanted);
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                     UnitAttr::get(&getContext()));
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))

@@ -391,21 +391,33 @@ static LogicalResult checkElement(Operation *op, Type element) {
             "or bf16";
 }
 
-/// The number of the kernel that `emit` makes, or failure after its error.
+using EmitKernel = llvm::function_ref<FailureOr<DeviceLaunch>(StringRef)>;
+
+/// The number of the kernel that `emit` makes, or failure after its error; and
+/// of its form for sm_90a, by `kernel`, if it has one.
 static FailureOr<int32_t>
 getKernel(CudaHost &host, const std::string &key, StringRef name, Operation *op,
-          unsigned numArguments,
-          llvm::function_ref<FailureOr<DeviceLaunch>(StringRef)> emit) {
+          unsigned numArguments, const AttentionShape &shape,
+          std::optional<AttentionKernel> kernel, EmitKernel emit) {
   bool ok = true;
-  int32_t kernel =
-      host.getKernel(key, name, op, numArguments, [&](StringRef symbol) {
-        FailureOr<DeviceLaunch> launch = emit(symbol);
-        ok = succeeded(launch);
-        return ok ? *launch : DeviceLaunch();
-      });
+  auto checked = [&](FailureOr<DeviceLaunch> launch) {
+    ok &= succeeded(launch);
+    return succeeded(launch) ? *launch : DeviceLaunch();
+  };
+  auto plain = [&](StringRef symbol) { return checked(emit(symbol)); };
+  std::optional<AttentionTiles> tiles;
+  if (kernel)
+    tiles = getHopperTiles(*kernel, shape);
+  auto forHopper = [&](StringRef symbol) {
+    return checked(emitAttentionOnHopper(*kernel, host.getHopperKernels(),
+                                         op->getLoc(), symbol, shape, *tiles));
+  };
+  int32_t number =
+      tiles ? host.getKernel(key, name, op, numArguments, plain, forHopper)
+            : host.getKernel(key, name, op, numArguments, plain);
   if (!ok)
     return failure();
-  return kernel;
+  return number;
 }
 
 LogicalResult blurt::emitAttention(AttentionOp op, CudaHost &host) {
@@ -422,11 +434,12 @@ LogicalResult blurt::emitAttention(AttentionOp op, CudaHost &host) {
     operands.push_back(op.getPosition());
   llvm::append_range(operands, ValueRange{o, lse});
   std::string key = getStructureKey(op) + " " + std::to_string(shape.alignment);
-  FailureOr<int32_t> kernel = getKernel(
-      host, key, "attention", op, operands.size(), [&](StringRef symbol) {
-        return emitAttentionForward(host.getKernels(), op.getLoc(), symbol,
-                                    shape);
-      });
+  FailureOr<int32_t> kernel =
+      getKernel(host, key, "attention", op, operands.size(), shape,
+                AttentionKernel::Forward, [&](StringRef symbol) {
+                  return emitAttentionForward(host.getKernels(), op.getLoc(),
+                                              symbol, shape);
+                });
   if (failed(kernel))
     return failure();
   OpBuilder builder(op);
@@ -453,15 +466,19 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
            << host.getWorkspaceBytes();
   OpBuilder builder(op);
   Value delta = host.getWorkspace(builder, op.getLoc());
-  std::string key = getStructureKey(op) + " " + std::to_string(shape.alignment);
-  using Emit = FailureOr<DeviceLaunch>(StringRef);
-  auto launch = [&](StringRef name, ArrayRef<Value> operands,
-                    llvm::function_ref<Emit> emit) -> LogicalResult {
-    FailureOr<int32_t> kernel =
-        getKernel(host, key + name.str(), name, op, operands.size(), emit);
-    if (failed(kernel))
+  shape.scalarAlignment = std::min<int64_t>(
+      getCommonAlignment(host, op.getLse()), host.getWorkspaceAlignment());
+  std::string key = getStructureKey(op) + " " +
+                    std::to_string(shape.alignment) + " " +
+                    std::to_string(shape.scalarAlignment);
+  auto launch = [&](StringRef name, std::optional<AttentionKernel> kernel,
+                    ArrayRef<Value> operands,
+                    EmitKernel emit) -> LogicalResult {
+    FailureOr<int32_t> number = getKernel(host, key + name.str(), name, op,
+                                          operands.size(), shape, kernel, emit);
+    if (failed(number))
       return failure();
-    host.launch(builder, op.getLoc(), *kernel, operands);
+    host.launch(builder, op.getLoc(), *number, operands);
     return success();
   };
   gpu::GPUModuleOp module = host.getKernels();
@@ -474,15 +491,17 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
     return all;
   };
   return failure(
-      failed(launch("attention_delta", {op.getO(), op.getDO(), delta},
+      failed(launch("attention_delta", std::nullopt,
+                    {op.getO(), op.getDO(), delta},
                     [&](StringRef symbol) {
                       return emitAttentionDelta(module, loc, symbol, shape);
                     })) ||
-      failed(launch("attention_grad_q", with({dQ}),
+      failed(launch("attention_grad_q", AttentionKernel::GradQ, with({dQ}),
                     [&](StringRef symbol) {
                       return emitAttentionGradQ(module, loc, symbol, shape);
                     })) ||
-      failed(launch("attention_grad_kv", with({dK, dV}), [&](StringRef symbol) {
-        return emitAttentionGradKV(module, loc, symbol, shape);
-      })));
+      failed(launch("attention_grad_kv", AttentionKernel::GradKV,
+                    with({dK, dV}), [&](StringRef symbol) {
+                      return emitAttentionGradKV(module, loc, symbol, shape);
+                    })));
 }

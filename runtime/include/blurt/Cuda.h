@@ -39,6 +39,7 @@ struct StreamObject;
 struct EventObject;
 struct ModuleObject;
 struct FunctionObject;
+struct TensorMap;
 template <typename... Parameters> struct Entry;
 } // namespace cuda
 
@@ -181,12 +182,16 @@ private:
   /// Records the first failure of queueing; true if nothing failed.
   bool queued(int result, const char *call, int32_t item) noexcept;
   std::string itemText(int32_t item) const;
+  const blurt_device_kernel &kernelOf(int32_t item) const {
+    return chosen->kernels[item];
+  }
 
   CudaDevice &device;
   const blurt_device_code &code;
   const blurt_image *chosen = nullptr;
   cuda::ModuleObject *module = nullptr;
   std::vector<cuda::FunctionObject *> functions;
+  std::vector<cuda::TensorMap> maps; ///< of the kernel being launched
   std::unique_ptr<CudaProducts> products;
   std::string fileHash;
   std::optional<std::string> firstError;

@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 2
+#define BLURT_ABI_VERSION 3
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -97,7 +97,44 @@ typedef enum blurt_image_kind {
                             driver compiles it for any device from `arch` on  */
 } blurt_image_kind;
 
-/* All kernels of the program for one architecture. */
+/* A box of a tensor that a kernel copies to shared memory at a time: what the
+ * driver's tensor maps describe. Dimension 0 is the innermost one, whose
+ * elements lie side by side; elements beyond an extent read as zero. The
+ * address of the tensor is the kernel's argument `operand`.
+ */
+#define BLURT_MAP_RANK 5
+typedef struct blurt_device_map {
+  int32_t operand;
+  int32_t dtype;   /* BLURT_F32 or BLURT_BF16                                */
+  int32_t rank;    /* 1 … 5                                                  */
+  int32_t swizzle; /* 0, or 128: chunk c of 16 bytes of a row of 128 bytes
+                      lies at c ^ (row mod 8)                                */
+  int64_t extents[BLURT_MAP_RANK];
+  int64_t strides[BLURT_MAP_RANK]; /* bytes between elements; the first one is
+                                      an element's size                      */
+  int32_t box[BLURT_MAP_RANK];
+  int32_t reserved; /* 0 */
+} blurt_device_map;
+
+/* How one kernel is launched. Its parameters are `num_args` device addresses,
+ * then `num_maps` tensor maps by value.
+ */
+typedef struct blurt_device_kernel {
+  const char *symbol; /* name in the image                                  */
+  const char *source; /* the op it came from and where that was written     */
+  uint32_t grid[3];   /* blocks                                             */
+  uint32_t block[3];  /* threads a block                                    */
+  uint32_t shared_bytes; /* dynamic shared memory of a block                  */
+  uint32_t num_args;
+  uint32_t num_maps;
+  uint32_t reserved; /* 0 */
+  const blurt_device_map *maps;
+} blurt_device_kernel;
+
+/* All kernels of the program for one architecture. Kernel i computes the same
+ * from the same arguments in every image; how it is launched, and the last bits
+ * of its results, may differ.
+ */
 typedef struct blurt_image {
   int32_t kind;     /* blurt_image_kind                                       */
   int32_t arch;     /* 80, 89, 90, …: compute capability × 10                 */
@@ -105,18 +142,8 @@ typedef struct blurt_image {
   int32_t reserved; /* 0                                                      */
   uint64_t size;    /* bytes                                                  */
   const void *data;
+  const blurt_device_kernel *kernels; /* as many as the device code says      */
 } blurt_image;
-
-/* How one kernel is launched. Its parameters are `num_args` device addresses.
- */
-typedef struct blurt_device_kernel {
-  const char *symbol; /* name in every image                                */
-  const char *source; /* the op it came from and where that was written     */
-  uint32_t grid[3];   /* blocks                                             */
-  uint32_t block[3];  /* threads a block                                    */
-  uint32_t shared_bytes; /* dynamic shared memory of a block                  */
-  uint32_t num_args;
-} blurt_device_kernel;
 
 typedef enum blurt_compute {
   BLURT_COMPUTE_F32 = 0,  /* IEEE FP32 products and sums                      */
@@ -156,7 +183,6 @@ typedef struct blurt_device_code {
   int32_t num_images, num_kernels, num_gemms;
   int32_t reserved; /* 0 */
   const blurt_image *images;
-  const blurt_device_kernel *kernels;
   const blurt_device_gemm *gemms;
   uint64_t workspace_offset, workspace_bytes;
 } blurt_device_code;

@@ -47,6 +47,16 @@ enum FunctionAttribute : int {
   MaxDynamicSharedBytes = 8
 };
 
+/// A tensor map, which kernels take by value.
+struct alignas(64) TensorMap {
+  uint64_t words[16];
+};
+enum TensorMapType : int { MapF32 = 7, MapBf16 = 9 };
+enum TensorMapInterleave : int { MapInterleaveNone = 0 };
+enum TensorMapSwizzle : int { MapSwizzleNone = 0, MapSwizzle128 = 3 };
+enum TensorMapPromotion : int { MapPromotionL2At256 = 3 };
+enum TensorMapFill : int { MapFillZeros = 0 };
+
 enum JitOption : int { ErrorLog = 5, ErrorLogBytes = 6 };
 
 constexpr unsigned kStreamNonBlocking = 1;
@@ -122,6 +132,10 @@ constexpr uint32_t kReductionsInComputeType = 2;
   F(FuncSetAttribute, "cuFuncSetAttribute", Function, FunctionAttribute, int)  \
   F(LaunchKernel, "cuLaunchKernel", Function, unsigned, unsigned, unsigned,    \
     unsigned, unsigned, unsigned, unsigned, Stream, void **, void **)          \
+  F(TensorMapEncodeTiled, "cuTensorMapEncodeTiled", TensorMap *,               \
+    TensorMapType, uint32_t, void *, const uint64_t *, const uint64_t *,       \
+    const uint32_t *, const uint32_t *, TensorMapInterleave, TensorMapSwizzle, \
+    TensorMapPromotion, TensorMapFill)                                         \
   F(StreamCreate, "cuStreamCreate", Stream *, unsigned)                        \
   F(StreamDestroy, "cuStreamDestroy_v2", Stream)                               \
   F(StreamSynchronize, "cuStreamSynchronize", Stream)                          \

@@ -82,12 +82,14 @@ CudaCode::CudaCode(CudaDevice &device, const blurt_program &program)
                                          imageName(*chosen)) +
                   (log[0] ? "\n" + std::string(log.data()) : ""));
   functions.resize(size_t(code.num_kernels));
+  uint32_t mostMaps = 0;
   for (int32_t i = 0; i < code.num_kernels; ++i) {
-    const blurt_device_kernel &kernel = code.kernels[i];
+    const blurt_device_kernel &kernel = kernelOf(i);
     cuda::Function &function = functions[size_t(i)];
     const std::string what = itemText(i);
     device.call(api.ModuleGetFunction, what, &function, module, kernel.symbol);
     device.call(api.FuncLoad, what, function);
+    mostMaps = std::max(mostMaps, kernel.num_maps);
     int shared = 0, threads = 0;
     device.call(api.FuncGetAttribute, what, &shared, cuda::StaticSharedBytes,
                 function);
@@ -111,6 +113,7 @@ CudaCode::CudaCode(CudaDevice &device, const blurt_program &program)
       device.call(api.FuncSetAttribute, what, function,
                   cuda::MaxDynamicSharedBytes, int(kernel.shared_bytes));
   }
+  maps.resize(mostMaps);
   device.book("kernels (" + imageName(*chosen) + ")");
 }
 
@@ -154,7 +157,7 @@ std::string CudaCode::library() const {
 
 std::string CudaCode::itemText(int32_t item) const {
   if (item >= 0) {
-    const blurt_device_kernel &kernel = code.kernels[item];
+    const blurt_device_kernel &kernel = kernelOf(item);
     return std::string("kernel '") + kernel.symbol + "' of " + kernel.source;
   }
   const blurt_device_gemm &g = code.gemms[-1 - item];
@@ -189,22 +192,49 @@ bool CudaCode::queued(int result, const char *call, int32_t item) noexcept {
   return true;
 }
 
+/// Writes the tensor map of `map` for the tensor at `address`.
+static int encode(const cuda::Driver &api, const blurt_device_map &map,
+                  void *address, cuda::TensorMap &to) {
+  uint64_t extents[BLURT_MAP_RANK], strides[BLURT_MAP_RANK];
+  uint32_t box[BLURT_MAP_RANK], steps[BLURT_MAP_RANK];
+  for (int32_t d = 0; d < map.rank; ++d) {
+    extents[d] = uint64_t(map.extents[d]);
+    strides[d] = uint64_t(map.strides[d]);
+    box[d] = uint32_t(map.box[d]);
+    steps[d] = 1;
+  }
+  return api.TensorMapEncodeTiled(
+      &to, map.dtype == BLURT_BF16 ? cuda::MapBf16 : cuda::MapF32,
+      uint32_t(map.rank), address, extents, strides + 1, box, steps,
+      cuda::MapInterleaveNone,
+      map.swizzle == 128 ? cuda::MapSwizzle128 : cuda::MapSwizzleNone,
+      cuda::MapPromotionL2At256, cuda::MapFillZeros);
+}
+
 void CudaCode::launch(int32_t index, void *const *args) noexcept {
   if (firstError)
     return;
-  const blurt_device_kernel &kernel = code.kernels[index];
+  const blurt_device_kernel &kernel = kernelOf(index);
+  const cuda::Driver &api = device.driver();
   // The driver takes the addresses of the parameters.
   constexpr uint32_t few = 32;
   void *fewParameters[few];
   std::vector<void *> manyParameters;
   void **parameters = fewParameters;
-  if (kernel.num_args > few) {
-    manyParameters.resize(kernel.num_args);
+  if (kernel.num_args + kernel.num_maps > few) {
+    manyParameters.resize(kernel.num_args + kernel.num_maps);
     parameters = manyParameters.data();
   }
   for (uint32_t i = 0; i < kernel.num_args; ++i)
     parameters[i] = const_cast<void **>(args + i);
-  const cuda::Driver &api = device.driver();
+  for (uint32_t i = 0; i < kernel.num_maps; ++i) {
+    const blurt_device_map &map = kernel.maps[i];
+    if (int result = encode(api, map, args[map.operand], maps[i])) {
+      queued(result, api.TensorMapEncodeTiled.name, index);
+      return;
+    }
+    parameters[kernel.num_args + i] = &maps[i];
+  }
   int result = api.LaunchKernel(
       functions[size_t(index)], kernel.grid[0], kernel.grid[1], kernel.grid[2],
       kernel.block[0], kernel.block[1], kernel.block[2], kernel.shared_bytes,
@@ -271,10 +301,10 @@ std::vector<KernelTime> CudaCode::takeTimes() {
   }
   std::vector<KernelTime> result;
   for (auto &[item, sum] : sums) {
-    sum.name = item >= 0 ? code.kernels[item].symbol
+    sum.name = item >= 0 ? kernelOf(item).symbol
                          : productString(code.gemms[-1 - item]);
     sum.source =
-        item >= 0 ? code.kernels[item].source : code.gemms[-1 - item].source;
+        item >= 0 ? kernelOf(item).source : code.gemms[-1 - item].source;
     result.push_back(std::move(sum));
   }
   std::sort(result.begin(), result.end(),

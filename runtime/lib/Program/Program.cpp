@@ -194,6 +194,49 @@ void verifyTensors(std::span<const blurt_tensor> tensors, uint64_t limit,
   }
 }
 
+void verifyMap(const blurt_device_map &map, uint32_t numArgs,
+               const std::string &what) {
+  if (map.operand < 0 || uint32_t(map.operand) >= numArgs)
+    throw failure(what + "expected the number of an argument, got " +
+                  std::to_string(map.operand));
+  bool half = map.dtype == BLURT_BF16;
+  if (!half && map.dtype != BLURT_F32)
+    throw failure(what + "expected f32 or bf16, got " + dtypeName(map.dtype));
+  if (map.rank < 1 || map.rank > BLURT_MAP_RANK)
+    throw failure(what + "expected 1 to " + std::to_string(BLURT_MAP_RANK) +
+                  " dimensions, got " + std::to_string(map.rank));
+  if (map.swizzle != 0 && map.swizzle != 128)
+    throw failure(what + "expected a swizzle of 0 or 128 bytes, got " +
+                  std::to_string(map.swizzle));
+  for (int32_t d = 0; d < map.rank; ++d) {
+    if (map.extents[d] < 1 || map.box[d] < 1 || map.box[d] > 256)
+      throw failure(what + "expected extents of at least 1, and a box of 1 to "
+                           "256 elements along each");
+    if (d ? map.strides[d] % 16 != 0 : map.strides[d] != (half ? 2 : 4))
+      throw failure(what + "expected elements side by side, and strides that "
+                           "are multiples of 16 bytes");
+  }
+}
+
+void verifyKernels(const blurt_image &image, int32_t count,
+                   const std::string &where) {
+  if (count && !image.kernels)
+    throw failure(where + ": expected kernels of every image");
+  for (int32_t i = 0; i < count; ++i) {
+    const blurt_device_kernel &kernel = image.kernels[i];
+    if (!kernel.symbol || !kernel.source)
+      throw failure(where + ": kernel " + std::to_string(i) +
+                    ": expected a symbol and a source");
+    const std::string what = where + ": kernel '" + kernel.symbol + "': ";
+    for (int d = 0; d < 3; ++d)
+      if (!kernel.grid[d] || !kernel.block[d])
+        throw failure(what + "expected a grid and blocks of at least 1");
+    for (uint32_t m = 0; m < kernel.num_maps; ++m)
+      verifyMap(kernel.maps[m], kernel.num_args,
+                what + "tensor map " + std::to_string(m) + ": ");
+  }
+}
+
 void verifyDevice(const blurt_program &program) {
   const std::string where = "program table: device code";
   std::string_view target = program.target ? program.target : "cpu";
@@ -217,16 +260,7 @@ void verifyDevice(const blurt_program &program) {
         static_cast<const char *>(image.data)[image.size - 1] != 0)
       throw failure(where + ": image " + std::to_string(i) +
                     ": expected PTX that ends in a 0 byte");
-  }
-  for (int32_t i = 0; i < code.num_kernels; ++i) {
-    const blurt_device_kernel &kernel = code.kernels[i];
-    if (!kernel.symbol || !kernel.source)
-      throw failure(where + ": kernel " + std::to_string(i) +
-                    ": expected a symbol and a source");
-    for (int d = 0; d < 3; ++d)
-      if (!kernel.grid[d] || !kernel.block[d])
-        throw failure(where + ": kernel '" + kernel.symbol +
-                      "': expected a grid and blocks of at least 1");
+    verifyKernels(image, code.num_kernels, where);
   }
   for (int32_t i = 0; i < code.num_gemms; ++i) {
     const blurt_device_gemm &g = code.gemms[i];
