@@ -211,14 +211,15 @@ AttentionTiles blurt::getAttentionTiles(AttentionKernel kernel,
 std::optional<AttentionTiles>
 blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
   bool isForward = kernel == AttentionKernel::Forward;
+  constexpr int64_t kTile = 64;
   SmallVector<const RowStrides *> operands{&shape.q, &shape.k, &shape.v};
   if (isForward)
     operands.push_back(&shape.o);
   else
     operands.append({&shape.dO, &shape.dQ, &shape.dK, &shape.dV});
   if (shape.compute == DeviceCompute::F32 || shape.hasPosition ||
-      (shape.depth != 64 && shape.depth != 128) ||
-      shape.scalarAlignment % 16 != 0)
+      (shape.depth != 64 && shape.depth != 128) || shape.queries < kTile ||
+      shape.keys < kTile || shape.scalarAlignment % 16 != 0)
     return std::nullopt;
   // What a tensor map can hold.
   constexpr int64_t kMaxStride = int64_t(1) << 40;
@@ -233,9 +234,13 @@ blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
     return std::nullopt;
   bool wide = shape.depth == 128;
   AttentionTiles tiles;
-  if (shape.compute == DeviceCompute::TF32)
-    return std::nullopt;
-  if (isForward) {
+  if (shape.compute == DeviceCompute::TF32) {
+    // Deeper heads do not fit into registers and shared memory.
+    if (wide && !isForward)
+      return std::nullopt;
+    tiles.warps = 8;
+    tiles.minBlocks = isForward && !wide ? 2 : 1;
+  } else if (isForward) {
     tiles.warps = wide ? 8 : 4;
     tiles.minBlocks = wide ? 2 : 5;
   } else if (kernel == AttentionKernel::GradQ) {
@@ -343,10 +348,15 @@ FailureOr<DeviceLaunch> blurt::emitAttentionOnHopper(
                        : checkBackward(loc, shape)))
     return failure();
   AttentionEmission emission{module, loc, name, shape, tiles};
-  DeviceLaunch launch = isForward ? emitForwardOnHopper(emission)
-                        : kernel == AttentionKernel::GradQ
-                            ? emitGradQOnHopper(emission)
-                            : emitGradKVOnHopper(emission);
+  bool isBF16 = shape.compute == DeviceCompute::BF16;
+  auto *emit = &emitGradKVOnHopper;
+  if (isForward)
+    emit = isBF16 ? &emitForwardOnHopper : &emitForwardOnHopperTF32;
+  else if (kernel == AttentionKernel::GradQ)
+    emit = isBF16 ? &emitGradQOnHopper : &emitGradQOnHopperTF32;
+  else
+    emit = isBF16 ? &emitGradKVOnHopper : &emitGradKVOnHopperTF32;
+  DeviceLaunch launch = emit(emission);
   assert(launch.sharedBytes <= kMaxHopperSharedBytes &&
          "tiles need more shared memory than there is");
   return launch;
