@@ -34,6 +34,9 @@ struct DeviceLaunch {
   int32_t sharedBytes = 0;
 };
 
+/// The dynamic shared memory of the kernels of `module`, aligned to 1024 bytes.
+LLVM::GlobalOp getDynamicShared(gpu::GPUModuleOp module);
+
 class DeviceBuilder : public ImplicitLocOpBuilder {
 public:
   /// LLVM's numbers of address spaces.

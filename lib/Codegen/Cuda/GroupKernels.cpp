@@ -20,11 +20,16 @@ static constexpr int64_t kMapBlocks = 4096;
 /// Row: vectors of a thread that may stay in registers, and scalars in all.
 static constexpr int64_t kRegisterVectors = 8;
 static constexpr int64_t kRegisterScalars = 128;
+/// Row: vectors of a trip through a long row.
+static constexpr int64_t kRowUnroll = 4;
 /// Row: elements of a part, and elements from which a row is cut.
 static constexpr int64_t kRowPart = 8192;
 /// Column: rows of a part.
 static constexpr int64_t kColumnPart = 256;
 static constexpr int64_t kMaxSplits = 1024;
+/// Row: shared memory that every architecture has for one block, less what the
+/// reductions use.
+static constexpr int64_t kCacheBytes = 99 * 1024 - 512;
 
 //===----------------------------------------------------------------------===//
 // Schedule
@@ -50,6 +55,22 @@ static int64_t largestWidth(int64_t extent, int64_t most) {
   while (most > 1 && extent % most != 0)
     most /= 2;
   return most;
+}
+
+/// True for an input of which a row lies in one piece.
+static bool isCacheable(const GroupPlan &plan, const Operand &operand) {
+  int64_t stride = 1;
+  for (unsigned dim : llvm::reverse(plan.vectorDims)) {
+    if (operand.strides[dim] != stride)
+      return false;
+    stride *= plan.extents[dim];
+  }
+  return true;
+}
+
+static int64_t getCacheBytes(const GroupPlan &plan, const Operand &operand) {
+  return llvm::alignTo(plan.vectorPoints * getElementBytes(operand.element),
+                       16);
 }
 
 DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
@@ -111,6 +132,18 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
                   : 0;
     s.registers = single && s.splits == 1 && perThread <= kRegisterVectors &&
                   live <= kRegisterScalars;
+    // A long row that is read again for each reduction and for the outputs.
+    bool again = plan.phases.size() > 1;
+    for (Value yielded : group.getYielded())
+      again |= plan.reducedValues.contains(yielded) &&
+               (plan.classOf(yielded) & kVector);
+    if (single && s.splits == 1 && !s.registers && s.rows == 1 && again) {
+      for (const Operand &operand : plan.inputs)
+        if (isCacheable(plan, operand))
+          s.cacheBytes += getCacheBytes(plan, operand);
+      if (s.cacheBytes > kCacheBytes)
+        s.cacheBytes = 0;
+    }
     return s;
   }
   case Schedule::Column: {
@@ -428,6 +461,51 @@ void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
   b.setInsertionPoint(end);
 }
 
+SmallVector<Value> DeviceGroupEmitter::forVectors(
+    Value first, Value last, Value lane, SmallVector<Value> values, Scope &task,
+    Scope &loop,
+    llvm::function_ref<SmallVector<Value>(Point &, Operation *,
+                                          SmallVector<Value>)>
+        body) {
+  // Several vectors a trip, one after the other, so that their loads overlap;
+  // then what is left, from the vector that the last value carries.
+  int64_t trip = schedule.threads * kRowUnroll;
+  values.push_back(b.add(first, lane));
+  bool anchored = false;
+  auto emit = [&](Value end, int64_t count) {
+    scf::ForOp vectors =
+        b.loop(values.back(), end, count * schedule.threads, values);
+    if (!anchored)
+      loop.anchor = vectors;
+    anchored = true;
+    Operation *after = &*b.getInsertionPoint();
+    Operation *yield = vectors.getBody()->getTerminator();
+    b.setInsertionPoint(yield);
+    SmallVector<Value> next(vectors.getRegionIterArgs().drop_back());
+    for (int64_t i = 0; i < count; ++i) {
+      b.setInsertionPoint(yield);
+      Value vector =
+          b.add(vectors.getInductionVar(), b.i64(i * schedule.threads));
+      Scope inner;
+      inner.anchor = yield;
+      Point point{
+          {&task, &inner, &loop, &inner}, b.mul(vector, schedule.width), {}};
+      next = body(point, yield, std::move(next));
+    }
+    b.setInsertionPoint(yield);
+    next.push_back(
+        b.add(vectors.getInductionVar(), b.i64(count * schedule.threads)));
+    yield->setOperands(next);
+    b.setInsertionPoint(after);
+    values = llvm::to_vector_of<Value>(vectors.getResults());
+  };
+  if (schedule.vectors >= 2 * trip * schedule.splits)
+    emit(b.sub(last, b.i64(trip - schedule.threads)), kRowUnroll);
+  emit(last, 1);
+  values.pop_back();
+  return values;
+}
+
 void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
                                          Value last) {
   Operation *end = &*b.getInsertionPoint();
@@ -435,14 +513,11 @@ void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
   auto emitVectors = [&](Scope &loop, Varies varies) {
     if (!hasOutputs(varies))
       return;
-    scf::ForOp vectors = b.loop(b.add(first, lane), last, schedule.threads);
-    loop.anchor = vectors;
-    Scope inner;
-    inner.anchor = vectors.getBody()->getTerminator();
-    b.setInsertionPoint(inner.anchor);
-    Value start = b.mul(vectors.getInductionVar(), schedule.width);
-    Point point{{&task, &inner, &loop, &inner}, start, {}};
-    storeOutputs(varies, point);
+    forVectors(first, last, lane, {}, task, loop,
+               [&](Point &point, Operation *, SmallVector<Value> values) {
+                 storeOutputs(varies, point);
+                 return values;
+               });
   };
   if (!hasLoop) {
     emitVectors(task, kVector);
@@ -473,6 +548,25 @@ void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
   b.setInsertionPoint(end);
 }
 
+/// What the first reduction reads stays in shared memory; a thread reads back
+/// only what it wrote, so nothing waits.
+Value DeviceGroupEmitter::loadLanes(const Operand &operand, Value pointer,
+                                    Point &point) {
+  auto found = cache.find(&operand);
+  if (found == cache.end())
+    return GroupBody::loadLanes(operand, pointer, point);
+  int64_t bytes = getElementBytes(operand.element);
+  Value at = b.advance(operand.element,
+                       b.advance(b.getI8Type(), cacheMemory, found->second),
+                       point.vectorStart);
+  int64_t alignment = std::min<int64_t>(16, bytes * schedule.width);
+  if (isCached)
+    return b.loadVector(operand.element, at, 1, {}, alignment);
+  Value value = GroupBody::loadLanes(operand, pointer, point);
+  b.storeVector(operand.element, value, at, 1, {}, alignment);
+  return value;
+}
+
 void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
                                       Value last) {
   Operation *end = &*b.getInsertionPoint();
@@ -481,24 +575,16 @@ void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
     b.setInsertionPoint(end);
     SmallVector<Value> sums = identities(reduces);
     auto emitRun = [&](Scope &loop, SmallVector<Value> inits) {
-      scf::ForOp vectors =
-          b.loop(b.add(first, lane), last, schedule.threads, inits);
-      loop.anchor = vectors;
-      Operation *yield = vectors.getBody()->getTerminator();
-      b.setInsertionPoint(yield);
-      Scope inner;
-      inner.anchor = yield;
-      Value start = b.mul(vectors.getInductionVar(), schedule.width);
-      Point point{{&task, &inner, &loop, &inner}, start, {}};
-      SmallVector<Value> next;
-      for (auto [reduce, sum] :
-           llvm::zip_equal(reduces, vectors.getRegionIterArgs())) {
-        Value value = reduceInput(reduce, point, true);
-        b.setInsertionPoint(yield);
-        next.push_back(combine(reduce.getKind(), sum, value));
-      }
-      yield->setOperands(next);
-      return llvm::to_vector_of<Value>(vectors.getResults());
+      return forVectors(
+          first, last, lane, std::move(inits), task, loop,
+          [&](Point &point, Operation *yield, SmallVector<Value> values) {
+            for (auto [reduce, sum] : llvm::zip_equal(reduces, values)) {
+              Value value = reduceInput(reduce, point, true);
+              b.setInsertionPoint(yield);
+              sum = combine(reduce.getKind(), sum, value);
+            }
+            return values;
+          });
     };
     if (hasLoop) {
       scf::ForOp outer = b.loop(b.i64(0), b.i64(plan.loopPoints), 1, sums);
@@ -523,8 +609,18 @@ void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
     sums = acrossThreads(reduces, sums, schedule.threads, lane);
     for (auto [reduce, sum] : llvm::zip_equal(reduces, sums))
       task.values[reduce] = sum;
+    isCached = true;
   }
   b.setInsertionPoint(end);
+}
+
+/// The block arguments that `value` is computed from.
+static void addInputs(Value value, llvm::SmallDenseSet<Value> &inputs) {
+  if (!inputs.insert(value).second)
+    return;
+  if (Operation *op = value.getDefiningOp())
+    for (Value operand : op->getOperands())
+      addInputs(operand, inputs);
 }
 
 DeviceLaunch DeviceGroupEmitter::emitRow() {
@@ -548,6 +644,25 @@ DeviceLaunch DeviceGroupEmitter::emitRow() {
     emitRowRegisters(task, lane);
   } else {
     Value first = b.i64(0), last = b.i64(schedule.vectors);
+    if (schedule.cacheBytes > 0) {
+      launch.sharedBytes = schedule.cacheBytes;
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(&b.getKernel().getBody().front());
+      cacheMemory = LLVM::AddressOfOp::create(
+          b,
+          getDynamicShared(b.getKernel()->getParentOfType<gpu::GPUModuleOp>()));
+      // Only what the first reduction reads is sure to be written by it.
+      int64_t offset = 0;
+      llvm::SmallDenseSet<Value> read;
+      for (ReduceOp reduce : plan.phases[0])
+        addInputs(reduce.getValue(), read);
+      for (auto [i, operand] : llvm::enumerate(plan.inputs))
+        if (read.contains(group.getBodyBlock()->getArgument(i)) &&
+            isCacheable(plan, operand)) {
+          cache[&operand] = offset;
+          offset += getCacheBytes(plan, operand);
+        }
+    }
     Value part;
     if (schedule.splits > 1) {
       int64_t share = llvm::divideCeil(schedule.vectors, schedule.splits);

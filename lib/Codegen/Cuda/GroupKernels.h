@@ -36,6 +36,9 @@ struct DeviceSchedule {
   /// Map: blocks. Row: threads of a row and rows of a block.
   int64_t blocks = 1, threads = 1, rows = 1;
   bool registers = false; ///< Row: vectors stay in registers
+  /// Row: bytes of shared memory in which a row's inputs stay, 0 if they do
+  /// not.
+  int64_t cacheBytes = 0;
   /// Column: threads along columns and along rows, blocks along columns, rows
   /// of a part.
   int64_t lanesX = 1, lanesY = 1, columnBlocks = 1, partRows = 1;
@@ -58,6 +61,7 @@ public:
   DeviceLaunch emitCombine();
 
 private:
+  Value loadLanes(const Operand &operand, Value pointer, Point &point) override;
   DeviceLaunch emitMap();
   DeviceLaunch emitRow();
   DeviceLaunch emitRowCombine();
@@ -65,6 +69,15 @@ private:
   DeviceLaunch emitColumnCombine();
   void emitRowRegisters(Scope &task, Value lane);
   void emitRowLoops(Scope &task, Value lane, Value first, Value last);
+  /// Row: `body` over the vectors `first` + lane, … below `last` of the current
+  /// row, each thread those of its own in turn; it gets the values so far and
+  /// returns the next. Values of the whole row go before the loops.
+  SmallVector<Value>
+  forVectors(Value first, Value last, Value lane, SmallVector<Value> values,
+             Scope &task, Scope &loop,
+             llvm::function_ref<SmallVector<Value>(Point &, Operation *,
+                                                   SmallVector<Value>)>
+                 body);
   void storeRowOutputs(Scope &task, Value lane, Value first, Value last);
   /// Reads the operands and the kernel's position; what is global goes before
   /// the code that follows.
@@ -99,6 +112,10 @@ private:
   Value workspace;
   Value thread, blockX, blockY;
   Value sharedMemory;
+  /// Row: where inputs lie in shared memory, and whether they do already.
+  DenseMap<const Operand *, int64_t> cache;
+  Value cacheMemory;
+  bool isCached = false;
 };
 
 } // namespace mlir::blurt
