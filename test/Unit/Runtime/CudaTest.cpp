@@ -513,10 +513,13 @@ TEST_F(Cuda, ChecksKernelsWhenTheProgramStarts) {
   kernels = {kernel("unit_double", 0, 2048)};
   EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
                "expected at most 1024 threads a block");
-  kernels = {};
+  kernels = {kernel("unit_double")};
   source = "bad";
   EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
                "line 3: syntax error");
+  // A program of products alone needs no image.
+  kernels = {};
+  EXPECT_NO_THROW(CudaCode(device, program()));
 }
 
 TEST_F(Cuda, AllocatorServesDeviceMemory) {
