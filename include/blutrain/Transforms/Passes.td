@@ -65,6 +65,33 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
 }
 
+def TransposeOperandsPass
+    : Pass<"blurt-transpose-operands", "::mlir::ModuleOp"> {
+  let summary = "copy operands of TF32 products so that they lie along k";
+  let description = [{
+    The tensor cores of Hopper read TF32 operands along the contracted dim only.
+    A product a' b of two matrices that lie across it, as the gradient of a
+    weight is, runs at half the rate: the library turns its operands as it goes.
+    Where the product is large enough to pay for it, both are copied first.
+
+    ```mlir
+    %w = blurt.gemm %dy transposed, %x tf32
+        : (tensor<32768x3072xf32>, tensor<32768x768xf32>) -> tensor<3072x768xf32>
+    ```
+    becomes
+    ```mlir
+    %dyt = blurt.group "transpose" domain [3072, 32768]
+        ins(%dy [affine_map<(d0, d1) -> (d1, d0)>] : tensor<32768x3072xf32>) ...
+    %xt = blurt.group "transpose" domain [768, 32768] ...
+    %w = blurt.gemm %dyt, %xt transposed tf32
+        : (tensor<3072x32768xf32>, tensor<768x32768xf32>) -> tensor<3072x768xf32>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numProducts", "products", "Number of products changed">];
+  let dependentDialects = ["::mlir::blurt::BlurtDialect"];
+}
+
 def VerifyPlanPass : Pass<"blurt-verify-plan", "::mlir::ModuleOp"> {
   let summary = "check that no two live buffers of a plan overlap";
   let description = [{

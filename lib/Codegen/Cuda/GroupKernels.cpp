@@ -17,6 +17,9 @@ using namespace mlir::blurt;
 static constexpr int64_t kThreads = 256;
 /// Map: blocks that fill any device; each thread then takes several vectors.
 static constexpr int64_t kMapBlocks = 4096;
+/// Map: points of a tile along each of its dims, and threads along one of them.
+static constexpr int64_t kTile = 32;
+static constexpr int64_t kTileRows = 8;
 /// Row: vectors of a thread that may stay in registers, and scalars in all.
 static constexpr int64_t kRegisterVectors = 8;
 static constexpr int64_t kRegisterScalars = 128;
@@ -73,6 +76,27 @@ static int64_t getCacheBytes(const GroupPlan &plan, const Operand &operand) {
                        16);
 }
 
+static bool isTurned(const Operand &operand, unsigned vectorDim, unsigned dim) {
+  return operand.strides[dim] == 1 && operand.strides[vectorDim] > 1;
+}
+
+/// The dim along which an input lies but no output, if both it and the vector
+/// dim are long enough for tiles; -1 if there is none.
+static int64_t findTurnedDim(const GroupPlan &plan) {
+  unsigned vectorDim = plan.vectorDims.back();
+  if (plan.extents[vectorDim] < kTile / 2)
+    return -1;
+  for (const Operand &operand : plan.outputs)
+    if (operand.strides[vectorDim] != 1)
+      return -1;
+  for (unsigned dim : plan.taskDims)
+    if (plan.extents[dim] >= kTile / 2)
+      for (const Operand &operand : plan.inputs)
+        if (isTurned(operand, vectorDim, dim))
+          return dim;
+  return -1;
+}
+
 DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
                                    int64_t workspaceBytes) {
   DeviceSchedule s;
@@ -81,6 +105,11 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
   case Schedule::Map: {
     if (plan.vectorDims.empty()) {
       s.blocks = 1;
+      return s;
+    }
+    s.turnedDim = findTurnedDim(plan);
+    if (s.turnedDim >= 0) {
+      s.vectors = plan.vectorPoints;
       return s;
     }
     // 16 bytes of the narrowest element that lies along the vector dim.
@@ -255,7 +284,7 @@ scf::IfOp DeviceGroupEmitter::guard(Value condition) {
 
 void DeviceGroupEmitter::barrier() { NVVM::Barrier0Op::create(b); }
 
-Value DeviceGroupEmitter::getShared() {
+Value DeviceGroupEmitter::getReduceMemory() {
   if (sharedMemory)
     return sharedMemory;
   size_t most = 1;
@@ -265,6 +294,10 @@ Value DeviceGroupEmitter::getShared() {
                   (plan.schedule == Schedule::Column
                        ? schedule.lanesX * schedule.lanesY * schedule.width
                        : schedule.threads / 32);
+  return sharedMemory = getShared(bytes);
+}
+
+Value DeviceGroupEmitter::getShared(int64_t bytes) {
   OpBuilder::InsertionGuard guard(b);
   LLVM::LLVMFuncOp kernel = b.getKernel();
   b.setInsertionPoint(kernel);
@@ -274,8 +307,7 @@ Value DeviceGroupEmitter::getShared() {
       (kernel.getSymName() + "_shared").str(), Attribute(), /*alignment=*/16,
       /*addrSpace=*/3);
   b.setInsertionPointToStart(&kernel.getBody().front());
-  sharedMemory = LLVM::AddressOfOp::create(b, memory);
-  return sharedMemory;
+  return LLVM::AddressOfOp::create(b, memory);
 }
 
 Value DeviceGroupEmitter::shuffle(Value value, int32_t mask) {
@@ -324,7 +356,7 @@ SmallVector<Value> DeviceGroupEmitter::acrossThreads(ArrayRef<ReduceOp> reduces,
   if (threads == 32)
     return values;
   int64_t warps = threads / 32;
-  Value memory = getShared();
+  Value memory = getReduceMemory();
   Type byte = b.getI8Type();
   Operation *end = &*b.getInsertionPoint();
   guard(isZero(b.rem(lane, 32)));
@@ -397,6 +429,84 @@ DeviceLaunch DeviceGroupEmitter::emitMap() {
   outer.anchor = inner.anchor = &*b.getInsertionPoint();
   Point point{{&outer, &inner, &outer, &inner}, start, {}};
   storeOutputs(kVector, point);
+  return launch;
+}
+
+/// A block takes 32 points along the vector dim by 32 along the turned dim; the
+/// tiles of turned inputs have a column more, so that lanes meet no bank twice.
+DeviceLaunch DeviceGroupEmitter::emitTurned() {
+  unsigned vectorDim = plan.vectorDims.back();
+  unsigned turnedDim = schedule.turnedDim;
+  int64_t extentV = plan.extents[vectorDim], extentT = plan.extents[turnedDim];
+  int64_t tilesV = llvm::divideCeil(extentV, kTile);
+  int64_t tilesT = llvm::divideCeil(extentT, kTile);
+  SmallVector<unsigned> others;
+  for (unsigned dim : plan.taskDims)
+    if (dim != turnedDim)
+      others.push_back(dim);
+  DeviceLaunch launch;
+  launch.block = {int32_t(kTile * kTileRows), 1, 1};
+  launch.grid = {int32_t(plan.taskPoints / extentT * tilesV * tilesT), 1, 1};
+
+  Value x = b.rem(thread, kTile), y = b.div(thread, kTile);
+  Value tile = b.rem(blockX, tilesV * tilesT);
+  Value baseV = b.mul(b.rem(tile, tilesV), kTile);
+  Value baseT = b.mul(b.div(tile, tilesV), kTile);
+  if (!others.empty())
+    setCoordinates(others, b.div(blockX, tilesV * tilesT));
+
+  int64_t bytes = 0;
+  SmallVector<std::pair<const Operand *, int64_t>> tiles;
+  for (const Operand &operand : plan.inputs)
+    if (isTurned(operand, vectorDim, turnedDim)) {
+      tiles.emplace_back(&operand, bytes);
+      bytes += llvm::alignTo(
+          kTile * (kTile + 1) * getElementBytes(operand.element), 16);
+    }
+  Value memory = getShared(bytes);
+  Operation *end = &*b.getInsertionPoint();
+  for (int64_t k = 0; k < kTile; k += kTileRows) {
+    Value t = b.add(baseT, x);
+    Value row = b.add(y, b.i64(k)), v = b.add(baseV, row);
+    b.setInsertionPoint(end);
+    if (extentT % kTile != 0)
+      guard(isLess(t, extentT));
+    if (extentV % kTile != 0)
+      guard(isLess(v, extentV));
+    for (auto [operand, offset] : tiles) {
+      Value at = b.add(t, b.mul(v, operand->strides[vectorDim]));
+      for (unsigned dim : others)
+        if (operand->strides[dim] != 0)
+          at = b.add(at, b.mul(coordinates[dim], operand->strides[dim]));
+      Value value = b.loadScalar(
+          operand->element,
+          b.advance(operand->element, arguments[operand->argument], at));
+      Value to = b.add(b.mul(row, kTile + 1), x);
+      b.storeScalar(operand->element, value,
+                    b.advance(operand->element,
+                              b.advance(b.getI8Type(), memory, offset), to));
+    }
+    b.setInsertionPoint(end);
+  }
+  barrier();
+  for (auto [operand, offset] : tiles)
+    turned[operand] = b.advance(b.getI8Type(), memory, offset);
+  for (int64_t k = 0; k < kTile; k += kTileRows) {
+    Value row = b.add(y, b.i64(k));
+    Value v = b.add(baseV, x), t = b.add(baseT, row);
+    b.setInsertionPoint(end);
+    if (extentV % kTile != 0)
+      guard(isLess(v, extentV));
+    if (extentT % kTile != 0)
+      guard(isLess(t, extentT));
+    coordinates[turnedDim] = t;
+    turnedElement = b.add(b.mul(x, kTile + 1), row);
+    Scope outer, inner;
+    outer.anchor = inner.anchor = &*b.getInsertionPoint();
+    Point point{{&outer, &inner, &outer, &inner}, v, {}};
+    storeOutputs(kVector, point);
+    b.setInsertionPoint(end);
+  }
   return launch;
 }
 
@@ -552,6 +662,9 @@ void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
 /// only what it wrote, so nothing waits.
 Value DeviceGroupEmitter::loadLanes(const Operand &operand, Value pointer,
                                     Point &point) {
+  if (Value tile = turned.lookup(&operand))
+    return b.splat(b.loadScalar(
+        operand.element, b.advance(operand.element, tile, turnedElement)));
   auto found = cache.find(&operand);
   if (found == cache.end())
     return GroupBody::loadLanes(operand, pointer, point);
@@ -746,7 +859,7 @@ SmallVector<Value> DeviceGroupEmitter::acrossRows(ArrayRef<ReduceOp> reduces,
                                                   Value x, Value y) {
   if (schedule.lanesY == 1)
     return values;
-  Value memory = getShared();
+  Value memory = getReduceMemory();
   Type byte = b.getI8Type();
   int64_t slot = 8 * schedule.width;
   int64_t row = slot * schedule.lanesX, all = row * schedule.lanesY;
@@ -976,7 +1089,7 @@ DeviceLaunch DeviceGroupEmitter::emit() {
   begin();
   switch (plan.schedule) {
   case Schedule::Map:
-    return emitMap();
+    return schedule.turnedDim >= 0 ? emitTurned() : emitMap();
   case Schedule::Row:
     return emitRow();
   case Schedule::Column:
