@@ -41,6 +41,8 @@ static Value emitTranspose(OpBuilder &builder, Location loc, Value value) {
       [](OpBuilder &, Location, ValueRange arguments) {
         return SmallVector<Value>{arguments[0]};
       });
+  // Not to be shared with its input, whose producers would then write it.
+  group->setAttr("blurt.relayout", builder.getUnitAttr());
   return group.getResult(0);
 }
 
