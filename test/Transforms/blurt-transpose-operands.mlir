@@ -10,7 +10,7 @@
 module attributes {blurt.program = {}} {
   // CHECK-LABEL: func.func @large
   // CHECK-SAME: (%[[A:.*]]: tensor<4096x3072xf32> {{.*}}, %[[B:.*]]: tensor<4096x768xf32>
-  // CHECK: %[[AT:.*]] = blurt.group "transpose" domain [3072, 4096] ins(%[[A]] [#[[TURN]]] : tensor<4096x3072xf32>) outs([#[[ID]]]) attributes {blurt.relayout} -> tensor<3072x4096xf32>
+  // CHECK: %[[AT:.*]] = blurt.group "transpose" domain [3072, 4096] ins(%[[A]] [#[[TURN]]] : tensor<4096x3072xf32>) outs([#[[ID]]]) -> tensor<3072x4096xf32>
   // CHECK: %[[BT:.*]] = blurt.group "transpose" domain [768, 4096] ins(%[[B]] [#[[TURN]]]
   // CHECK: blurt.gemm %[[AT]], %[[BT]] transposed tf32
 
