@@ -65,6 +65,33 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
 }
 
+def FuseBiasPass : Pass<"blurt-fuse-bias", "::mlir::ModuleOp"> {
+  let summary = "let the library of a product add its bias";
+  let description = [{
+    A group that first of all adds a row vector to an f32 product leaves that to
+    the product; where nothing else was done, the group goes. The same bits: the
+    library adds to the rounded sum.
+
+    ```mlir
+    %p = blurt.gemm %x, %w transposed : ... -> tensor<32x8xf32>
+    %y = blurt.group "bias" domain [32, 8]
+        ins(%p [#id] : tensor<32x8xf32>, %b [#last] : tensor<8xf32>)
+        outs([#id]) -> tensor<32x8xf32> {
+    ^bb0(%e: f32, %v: f32):
+      %s = arith.addf %e, %v : f32
+      blurt.group_yield %s : f32
+    }
+    ```
+    becomes
+    ```mlir
+    %y = blurt.gemm %x, %w transposed bias %b : ... -> tensor<32x8xf32>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numBiases", "biases", "Number of biases moved">];
+  let dependentDialects = ["::mlir::blurt::BlurtDialect"];
+}
+
 def TransposeOperandsPass
     : Pass<"blurt-transpose-operands", "::mlir::ModuleOp"> {
   let summary = "copy operands of TF32 products so that they lie along k";

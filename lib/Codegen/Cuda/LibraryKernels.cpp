@@ -40,6 +40,9 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
            << elementA << " into " << elementC
            << ", which the CUDA target cannot, expected f32 or bf16";
   GemmProblem p = GemmProblem::get(op);
+  if (op.getBias() && p.c.transposed)
+    return op.emitOpError("has a bias along rows of the stored output, which "
+                          "the library does not add");
   int64_t compute = elementA.isBF16() ? 2 : op.getTf32() ? 1 : 0;
   Builder b(op.getContext());
   SmallVector<NamedAttribute> fields;
@@ -47,10 +50,10 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
     fields.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
   };
   set("compute", compute);
-  set("epilogue", 0);
+  set("epilogue", op.getBias() ? 1 : 0);
   set("dtype_ab", *dtypeA);
   set("dtype_c", *dtypeC);
-  set("dtype_extra", 0);
+  set("dtype_extra", op.getBias() ? 1 : 0);
   set("trans_a", p.transA);
   set("trans_b", p.transB);
   set("accumulate", op.getC() ? 1 : 0);
@@ -77,7 +80,8 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
       builder, loc, LLVM::LLVMPointerType::get(builder.getContext()));
   host.call(builder, loc, "blurt_device_product",
             {index, host.getPointer(p.aValue), host.getPointer(p.bValue),
-             host.getPointer(out), none});
+             host.getPointer(out),
+             op.getBias() ? host.getPointer(op.getBias()) : none});
   return success();
 }
 
