@@ -211,12 +211,9 @@ AttentionTiles blurt::getAttentionTiles(AttentionKernel kernel,
       tiles.keepA = true;
     } else if (kernel == AttentionKernel::GradQ) {
       tiles.rowTiles = narrow ? 1 : 2;
-    } else {
-      tiles.rowTiles = narrow || grouped ? 1 : 2;
-      if (wide)
-        tiles.columns = grouped || !chunked ? 16 : 32;
-      else
-        tiles.columns = tiles.rowTiles == 2 ? 32 : 64;
+      tiles.columns = narrow ? 64 : 32;
+    } else if (wide) {
+      tiles.columns = grouped || !chunked ? 16 : 32;
     }
     break;
   }
