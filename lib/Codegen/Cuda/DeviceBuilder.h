@@ -44,8 +44,8 @@ public:
 
   /// Creates an empty kernel `name` for blocks of `threads` in `module`; the
   /// builder then stands in its entry block, before the return. Operands whose
-  /// numbers are in `outputs` are written, all others are only read; no two
-  /// operands overlap unless both are only read. `minBlocks` on one
+  /// numbers are in `outputs` are written, all others are only read; no element
+  /// that is written belongs to two operands. `minBlocks` on one
   /// multiprocessor bound the registers (0: no bound).
   DeviceBuilder(gpu::GPUModuleOp module, Location loc, StringRef name,
                 unsigned operands, ArrayRef<unsigned> outputs, int32_t threads,
@@ -88,7 +88,7 @@ public:
   /// i32 to i64, by sign.
   Value extend(Value value);
   Value truncate(Value value);
-  /// a · b + c for i32 a and any b, c of 64 bits.
+  /// a · b in 64 bits for i32 a.
   Value wideOffset(Value a, int64_t b);
   Value compare(arith::CmpIPredicate predicate, Value l, Value r);
   Value lessThan(Value l, Value r) {
