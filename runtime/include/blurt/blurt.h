@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 2
+#define BLURT_ABI_VERSION 3
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -116,6 +116,11 @@ typedef struct blurt_device_kernel {
   uint32_t block[3];  /* threads a block                                    */
   uint32_t shared_bytes; /* dynamic shared memory of a block                  */
   uint32_t num_args;
+
+  /* Of one launch, for profiles: what it must read and write, each operand
+   * once, and its arithmetic operations; 0 if not known.
+   */
+  uint64_t bytes, flops;
 } blurt_device_kernel;
 
 typedef enum blurt_compute {
@@ -252,12 +257,11 @@ void blurt_gemm_f64(void *ctx, int32_t trans_a, int32_t trans_b, int64_t batch,
 /* A and B of bf16, products and sums of f32; C is of f32, or of bf16, rounded
  * once, where `narrow` is not 0.
  */
-void blurt_gemm_bf16(void *ctx, int32_t trans_a, int32_t trans_b,
-                     int64_t batch, int64_t m, int64_t n, int64_t k,
-                     const uint16_t *a, int64_t lda, int64_t stride_a,
-                     const uint16_t *b, int64_t ldb, int64_t stride_b,
-                     float beta, int32_t narrow, void *c, int64_t ldc,
-                     int64_t stride_c);
+void blurt_gemm_bf16(void *ctx, int32_t trans_a, int32_t trans_b, int64_t batch,
+                     int64_t m, int64_t n, int64_t k, const uint16_t *a,
+                     int64_t lda, int64_t stride_a, const uint16_t *b,
+                     int64_t ldb, int64_t stride_b, float beta, int32_t narrow,
+                     void *c, int64_t ldc, int64_t stride_c);
 
 /* blurt_gemm_f32 and blurt_gemm_f64 for one matrix on the calling thread, for
  * use inside kernels.
