@@ -38,7 +38,7 @@ protected:
         << "got: " << outcome.err << "\nexpected: " << part;
   }
   /// So little that measuring what the device reaches takes no time.
-  const std::string memory = "FAKE_CUDA_MEMORY=3000000 ";
+  const std::string memory = "FAKE_CUDA_MEMORY=2400000 ";
   const std::string log = "FAKE_CUDA_LOG=log.txt ";
   size_t count(const std::string &text, const std::string &part) {
     size_t found = 0;
@@ -307,7 +307,10 @@ TEST_F(CudaCommandLine, GraphsChangeNoBits) {
   EXPECT_EQ(count(events, "capture\n"), 2u);
   EXPECT_GT(count(events, "launch the graph\n"), 39u);
   EXPECT_EQ(lines("m.jsonl").size(), 47u);
-  const json &reserves = lines("m.jsonl")[45]["reserves"];
+  json reserves;
+  for (json &line : lines("m.jsonl"))
+    if (line.contains("reserves"))
+      reserves = line["reserves"];
   EXPECT_EQ(reserves["graph of 'train'"], 65536) << reserves;
   EXPECT_TRUE(reserves.contains("context and other processes")) << reserves;
 
@@ -409,8 +412,8 @@ TEST_F(CudaCommandLine, WritesATraceOfSomeSteps) {
                               memory);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     int found = 0;
-    for (const json &event :
-         json::parse(readFile(path("s.json")))["traceEvents"])
+    json trace = json::parse(readFile(path("s.json")));
+    for (const json &event : trace["traceEvents"])
       found += event["name"] == "step at mock.mlir:2:1";
     EXPECT_EQ(found, std::min(3, steps));
   }
@@ -668,7 +671,7 @@ TEST_F(Cuda, ChecksKernelsWhenTheProgramStarts) {
   kernels = {kernel("unit_double", 0, 2048)};
   EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
                "expected at most 1024 threads a block");
-  kernels = {};
+  kernels = {kernel("unit_double")};
   source = "bad";
   EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
                "line 3: syntax error");
