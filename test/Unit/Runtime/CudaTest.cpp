@@ -658,6 +658,47 @@ TEST_F(Cuda, KeepsTheFirstErrorAndQueuesNothingAfterIt) {
   backend->free(memory, 512);
 }
 
+TEST_F(Cuda, GraphsRunOnWhatIsInMemory) {
+  kernels = {kernel("unit_double"), kernel("unit_read")};
+  CudaDevice device(0, 13000);
+  std::unique_ptr<Backend> backend = createCudaBackend(device);
+  CudaCode loaded(device, program());
+  auto *memory = static_cast<std::byte *>(backend->allocate(512));
+  std::vector<float> values = {1, 2, 3, 4};
+  device.write(memory, values.data(), 16);
+  auto queue = [&] {
+    void *args[] = {memory}, *store[] = {memory + 64};
+    loaded.launch(0, args);
+    loaded.storeI64(store[0], -5);
+    loaded.launch(1, store);
+    loaded.launch(0, args);
+  };
+  setenv("FAKE_CUDA_FAIL", "cuLaunchKernel:0:1", 1);
+  EXPECT_ERROR(CudaGraph(device, loaded, "e", queue), ExitFailure,
+               "capturing the graph of entry 'e': cuLaunchKernel (kernel "
+               "'unit_double' of an op) failed");
+  unsetenv("FAKE_CUDA_FAIL");
+  {
+    CudaGraph graph(device, loaded, "e", queue);
+    // Nothing ran yet.
+    device.read(values.data(), memory, 16);
+    EXPECT_EQ(values, (std::vector<float>{1, 2, 3, 4}));
+    graph.launch();
+    graph.launch();
+    device.read(values.data(), memory, 16);
+    EXPECT_EQ(values, (std::vector<float>{16, 32, 48, 64}));
+    EXPECT_EQ(seenIndex, -5);
+    values = {0, -1, 1, 2};
+    device.write(memory, values.data(), 16);
+    graph.launch();
+    device.read(values.data(), memory, 16);
+    EXPECT_EQ(values, (std::vector<float>{0, -4, 4, 8}));
+    EXPECT_EQ(device.reserves().back().name, "graph of 'e'");
+    EXPECT_EQ(device.reserves().back().bytes, 65536u);
+  }
+  backend->free(memory, 512);
+}
+
 TEST_F(Cuda, ChecksKernelsWhenTheProgramStarts) {
   CudaDevice device(0, 13000);
   kernels = {kernel("unit_none")};
