@@ -307,7 +307,8 @@ void addReserves(ModuleOp module, PlanReport &report) {
       add("kernels (" + Twine(isPtx ? "compute_" : "sm_") +
               Twine(number("arch")) + (number("specific") ? "a)" : ")"),
           isPtx ? "text, compiled by the driver; loaded if no other image fits"
-                : "the image's file; one image is loaded, and takes about this",
+                : "size of the image; only the one that fits the device best "
+                  "is loaded",
           isPtx ? std::nullopt : std::optional<int64_t>(number("size")));
     }
   auto gemms = device ? device.getAs<ArrayAttr>("gemms") : ArrayAttr();
