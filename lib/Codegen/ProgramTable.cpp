@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// BLURT_ABI_VERSION of blurt/blurt.h.
-static constexpr int32_t kAbiVersion = 2;
+static constexpr int32_t kAbiVersion = 3;
 
 namespace {
 /// Builds constant globals of the structs of blurt.h. Errors are collected
@@ -192,10 +192,11 @@ TableBuilder::Field TableBuilder::deviceCode() {
     auto extents = [&](StringRef key) {
       return i32x3(kernel.getAs<DenseI32ArrayAttr>(key).asArrayRef());
     };
-    kernels.push_back({string(getString(kernel, "symbol")),
-                       string(getString(kernel, "source")), extents("grid"),
-                       extents("block"), i32(getInt(kernel, "shared_bytes")),
-                       i32(getInt(kernel, "num_args"))});
+    kernels.push_back(
+        {string(getString(kernel, "symbol")),
+         string(getString(kernel, "source")), extents("grid"), extents("block"),
+         i32(getInt(kernel, "shared_bytes")), i32(getInt(kernel, "num_args")),
+         i64(getInt(kernel, "bytes")), i64(getInt(kernel, "flops"))});
   }
   for (DictionaryAttr gemm : listOf("gemms")) {
     Struct fields{string(getString(gemm, "source"))};

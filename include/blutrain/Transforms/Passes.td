@@ -55,7 +55,8 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
            "Keep at least this many bytes between state and scratch for partial "
            "results">,
     Option<"reportFile", "report", "std::string", /*default=*/"\"\"",
-           "Write the plan report as JSON to this file">];
+           "Write the plan report to this file, as JSON or, if it "
+           "ends in .html, as a page">];
   let statistics = [
     Statistic<"numStorages", "storages", "Number of storages">,
     Statistic<"numCopies", "copies", "Number of copies inserted">];

@@ -32,6 +32,9 @@ struct DeviceLaunch {
   std::array<int32_t, 3> grid = {1, 1, 1};
   std::array<int32_t, 3> block = {1, 1, 1};
   int32_t sharedBytes = 0;
+
+  /// As in blurt_device_kernel.
+  int64_t bytes = 0, flops = 0;
 };
 
 /// The dynamic shared memory of the kernels of `module`, aligned to 1024 bytes.

@@ -1104,6 +1104,61 @@ DeviceLaunch DeviceGroupEmitter::emitCombine() {
                                         : emitColumnCombine();
 }
 
+namespace {
+/// What a group must do at least, for profiles.
+struct GroupWork {
+  GroupWork(GroupOp group, const GroupPlan &plan,
+            const DeviceSchedule &schedule);
+
+  int64_t flops = 0;        ///< operations, once for each point they vary over
+  int64_t read = 0;         ///< inputs, and what is looked up in tables
+  int64_t writtenAlong = 0; ///< outputs along the reduced dims
+  int64_t writtenReduced = 0; ///< the others
+  int64_t partials = 0;       ///< of reductions that are cut
+};
+} // namespace
+
+GroupWork::GroupWork(GroupOp group, const GroupPlan &plan,
+                     const DeviceSchedule &schedule) {
+  auto pointsOf = [&](Value value) {
+    int64_t points = 1;
+    for (auto [dim, extent] : llvm::enumerate(group.getDomain()))
+      if (plan.varying.lookup(value) >> dim & 1)
+        points *= extent;
+    return points;
+  };
+  read = getOperandBytes(group.getInputs());
+  SmallVector<int64_t> lookedUp(group.getTables().size());
+  unsigned firstTable = group.getInputs().size();
+  for (Operation &op : group.getBodyBlock()->without_terminator()) {
+    Value result = op.getResult(0);
+    if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      flops += pointsOf(reduce->getOperand(0));
+      if (schedule.splits > 1)
+        partials += schedule.splits * pointsOf(result) *
+                    getElementBytes(result.getType());
+    } else if (auto load = dyn_cast<LoadOp>(op)) {
+      unsigned table =
+          cast<BlockArgument>(load.getTable()).getArgNumber() - firstTable;
+      lookedUp[table] +=
+          pointsOf(result) *
+          getElementBytes(getElementTypeOrSelf(load.getTable().getType()));
+    } else if (op.getNumOperands() > 0 && isa<FloatType>(result.getType()) &&
+               !isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp>(op)) {
+      flops += pointsOf(result);
+    }
+  }
+  for (auto [table, bytes] : llvm::zip_equal(group.getTables(), lookedUp))
+    read += std::min(bytes, getOperandBytes(table));
+  uint64_t reduced = 0;
+  for (int64_t dim : group.getReduce())
+    reduced |= uint64_t(1) << dim;
+  for (auto [i, out] : llvm::enumerate(group.getOuts()))
+    (group.getMentionedDims(group.getOutputMap(i)) & reduced
+         ? writtenAlong
+         : writtenReduced) += getOperandBytes(out);
+}
+
 LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   GroupPlan plan = GroupPlan::compute(op);
   DeviceSchedule schedule =
@@ -1116,14 +1171,18 @@ LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   }
   bool isSplit = schedule.splits > 1;
   unsigned numArguments = op.getNumOperands() + isSplit;
-  auto emit = [&](StringRef part, StringRef name,
+  GroupWork work(op, plan, schedule);
+  auto emit = [&](StringRef part, StringRef name, int64_t bytes, int64_t flops,
                   DeviceLaunch (DeviceGroupEmitter::*make)()) {
     return host.getKernel(
         key + part.str(), name, op, numArguments, [&](StringRef symbol) {
           KernelBuilder builder(host.getKernels(), op.getLoc(), symbol,
                                 numArguments, schedule.width);
           DeviceGroupEmitter emitter(op, builder, schedule, alignments);
-          return (emitter.*make)();
+          DeviceLaunch launch = (emitter.*make)();
+          launch.bytes = bytes;
+          launch.flops = flops;
+          return launch;
         });
   };
   OpBuilder builder(op);
@@ -1131,10 +1190,15 @@ LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   if (isSplit)
     operands.push_back(host.getWorkspace(builder, op.getLoc()));
   host.launch(builder, op.getLoc(),
-              emit("", op.getKernel(), &DeviceGroupEmitter::emit), operands);
+              emit("", op.getKernel(),
+                   work.read + work.writtenAlong +
+                       (isSplit ? work.partials : work.writtenReduced),
+                   work.flops, &DeviceGroupEmitter::emit),
+              operands);
   if (isSplit)
     host.launch(builder, op.getLoc(),
                 emit("combine", (op.getKernel() + "_combine").str(),
+                     work.partials + work.writtenReduced, 0,
                      &DeviceGroupEmitter::emitCombine),
                 operands);
   return success();

@@ -283,6 +283,9 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
     launch.grid = {int32_t(llvm::divideCeil(rows, kThreads / 32)),
                    int32_t(columnBlocks), 1};
     launch.block = {int32_t(kThreads), 1, 1};
+    launch.bytes =
+        getOperandBytes({op.getIds(), op.getUpdates(), op.getOuts()[0]});
+    launch.flops = count * columns;
     return launch;
   };
   std::string key = getStructureKey(op) + " " + std::to_string(alignUpdates) +
@@ -336,6 +339,7 @@ LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, CudaHost &host) {
     DeviceLaunch launch;
     launch.grid = {int32_t(blocks), 1, 1};
     launch.block = {int32_t(kThreads), 1, 1};
+    launch.bytes = 2 * getOperandBytes(op.getRows());
     return launch;
   };
   int32_t kernel =
@@ -395,17 +399,29 @@ static LogicalResult checkElement(Operation *op, Type element) {
             "or bf16";
 }
 
+/// Operations of one product of all queries with all keys, or of the half that
+/// a causal one needs. With a position, how many keys there are is not known.
+static int64_t getProductFlops(const AttentionShape &shape) {
+  int64_t flops =
+      2 * shape.batch * shape.heads * shape.queries * shape.keys * shape.depth;
+  return shape.causal && !shape.hasPosition ? flops / 2 : flops;
+}
+
 /// The number of the kernel that `emit` makes, or failure after its error.
 static FailureOr<int32_t>
 getKernel(CudaHost &host, const std::string &key, StringRef name, Operation *op,
-          unsigned numArguments,
+          unsigned numArguments, int64_t bytes, int64_t flops,
           llvm::function_ref<FailureOr<DeviceLaunch>(StringRef)> emit) {
   bool ok = true;
   int32_t kernel =
       host.getKernel(key, name, op, numArguments, [&](StringRef symbol) {
         FailureOr<DeviceLaunch> launch = emit(symbol);
         ok = succeeded(launch);
-        return ok ? *launch : DeviceLaunch();
+        if (!ok)
+          return DeviceLaunch();
+        launch->bytes = bytes;
+        launch->flops = flops;
+        return *launch;
       });
   if (!ok)
     return failure();
@@ -427,7 +443,8 @@ LogicalResult blurt::emitAttention(AttentionOp op, CudaHost &host) {
   llvm::append_range(operands, ValueRange{o, lse});
   std::string key = getStructureKey(op) + " " + std::to_string(shape.alignment);
   FailureOr<int32_t> kernel = getKernel(
-      host, key, "attention", op, operands.size(), [&](StringRef symbol) {
+      host, key, "attention", op, operands.size(), getOperandBytes(operands),
+      2 * getProductFlops(shape), [&](StringRef symbol) {
         return emitAttentionForward(host.getKernels(), op.getLoc(), symbol,
                                     shape);
       });
@@ -459,10 +476,14 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
   Value delta = host.getWorkspace(builder, op.getLoc());
   std::string key = getStructureKey(op) + " " + std::to_string(shape.alignment);
   using Emit = FailureOr<DeviceLaunch>(StringRef);
-  auto launch = [&](StringRef name, ArrayRef<Value> operands,
+  auto launch = [&](StringRef name, ArrayRef<Value> operands, int64_t flops,
                     llvm::function_ref<Emit> emit) -> LogicalResult {
-    FailureOr<int32_t> kernel =
-        getKernel(host, key + name.str(), name, op, operands.size(), emit);
+    int64_t bytes = getAttentionDeltaBytes(shape);
+    for (Value operand : operands)
+      if (operand != delta)
+        bytes += getOperandBytes(operand);
+    FailureOr<int32_t> kernel = getKernel(host, key + name.str(), name, op,
+                                          operands.size(), bytes, flops, emit);
     if (failed(kernel))
       return failure();
     host.launch(builder, op.getLoc(), *kernel, operands);
@@ -477,16 +498,21 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
     llvm::append_range(all, written);
     return all;
   };
+  // Five products by the usual count; each kernel computes the scores anew.
+  int64_t product = getProductFlops(shape);
+  int64_t rowFlops =
+      2 * shape.batch * shape.heads * shape.queries * shape.depth;
   return failure(
-      failed(launch("attention_delta", {op.getO(), op.getDO(), delta},
+      failed(launch("attention_delta", {op.getO(), op.getDO(), delta}, rowFlops,
                     [&](StringRef symbol) {
                       return emitAttentionDelta(module, loc, symbol, shape);
                     })) ||
-      failed(launch("attention_grad_q", with({dQ}),
+      failed(launch("attention_grad_q", with({dQ}), 3 * product,
                     [&](StringRef symbol) {
                       return emitAttentionGradQ(module, loc, symbol, shape);
                     })) ||
-      failed(launch("attention_grad_kv", with({dK, dV}), [&](StringRef symbol) {
-        return emitAttentionGradKV(module, loc, symbol, shape);
-      })));
+      failed(launch("attention_grad_kv", with({dK, dV}), 4 * product,
+                    [&](StringRef symbol) {
+                      return emitAttentionGradKV(module, loc, symbol, shape);
+                    })));
 }

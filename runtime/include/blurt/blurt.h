@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 2
+#define BLURT_ABI_VERSION 3
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -116,6 +116,11 @@ typedef struct blurt_device_kernel {
   uint32_t block[3];  /* threads a block                                    */
   uint32_t shared_bytes; /* dynamic shared memory of a block                  */
   uint32_t num_args;
+
+  /* Of one launch, for profiles: what it must read and write, each operand
+   * once, and its arithmetic operations; 0 if not known.
+   */
+  uint64_t bytes, flops;
 } blurt_device_kernel;
 
 typedef enum blurt_compute {
