@@ -131,6 +131,20 @@ LogicalResult GemmOp::verify() {
       return emitOpError("c is ")
              << c.getType() << ", expected " << getResult(0).getType();
   }
+  // M6
+  if (Value bias = getBias()) {
+    auto type = cast<ShapedType>(bias.getType());
+    if (failed(verifyRank(*this, "bias", type, 1)) ||
+        failed(verifyElement(*this, "bias", type, out.getElementType())) ||
+        failed(blurt::detail::verifyExtent(*this, "bias", 0, type.getDimSize(0),
+                                           n)))
+      return failure();
+    if (!type.getElementType().isF32())
+      return emitOpError("bias has element type ")
+             << type.getElementType() << ", expected f32";
+    if (getC())
+      return emitOpError("has c and bias, expected one of them");
+  }
   // M4
   for (auto [what, type] :
        {std::pair<StringRef, ShapedType>{"a", a}, {"b", b}, {"output", out}}) {

@@ -294,6 +294,11 @@ static std::optional<ArenaView> throughMaps(const ArenaView &view,
 
 void Placement::shareWithInputs(blurt::GroupOp group, unsigned i) {
   OpResult result = group->getResult(i);
+  // A copy that is there for the order of its bytes has its own.
+  if (group->hasAttr("blurt.relayout")) {
+    placeAlone(lifetimes->getContent(result));
+    return;
+  }
   auto resultType = cast<ShapedType>(result.getType());
   ContentId content = lifetimes->getContent(result);
   int64_t elementBytes = blurt::getElementBytes(resultType.getElementType());

@@ -158,6 +158,9 @@ bool blutrain::acceptsOperandLayout(OpOperand &operand, const ArenaView &view) {
 
 bool blutrain::acceptsResultLayout(OpResult result, const ArenaView &view) {
   Operation *op = result.getOwner();
+  // A bias is added along rows.
+  if (auto gemm = dyn_cast<blurt::GemmOp>(op); gemm && gemm.getBias())
+    return hasUnitInnerStride(view);
   if (isa<blurt::GemmOp>(op))
     return hasUnitMatrixStride(view);
   if (isa<blurt::AttentionOp, blurt::AttentionGradOp>(op))

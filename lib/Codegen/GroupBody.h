@@ -33,6 +33,9 @@ struct Point {
 };
 
 class GroupBody {
+public:
+  virtual ~GroupBody() = default;
+
 protected:
   GroupBody(GroupOp group, KernelBuilder &builder);
 
@@ -50,6 +53,9 @@ protected:
 
   /// Coordinates of the linear index `linear` over `dims`, outermost first.
   void setCoordinates(ArrayRef<unsigned> dims, Value linear);
+
+  /// The lanes of an input at a point, `pointer` the address of the first.
+  virtual Value loadLanes(const Operand &operand, Value pointer, Point &point);
 
   //===--------------------------------------------------------------------===//
   // Reductions
@@ -73,7 +79,6 @@ private:
   Value emitIndex(IndexOp index, Point &point);
   Value pointerTo(const Operand &operand, Varies varies, Point &point);
   Value vectorOffset(const Operand &operand, Value start);
-  Value loadLanes(const Operand &operand, Value pointer, Point &point);
   void storeLanes(const Operand &operand, Value value, Value pointer,
                   Point &point);
 };

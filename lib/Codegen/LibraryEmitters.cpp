@@ -32,6 +32,8 @@ LogicalResult blurt::emitGroup(GroupOp op, CpuHost &host) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
+  if (op.getBias())
+    return op.emitOpError("has a bias, which the CPU target adds in groups");
   if (op.getTf32())
     return op.emitOpError("is tf32, which the CPU target does not have");
   Type operand = getElementTypeOrSelf(op.getA().getType());

@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// BLURT_ABI_VERSION of blurt/blurt.h.
-static constexpr int32_t kAbiVersion = 3;
+static constexpr int32_t kAbiVersion = 4;
 /// BLURT_MAP_RANK of blurt/blurt.h.
 static constexpr int64_t kMapRank = 5;
 
@@ -205,11 +205,12 @@ TableBuilder::Field TableBuilder::kernelTable(ArrayAttr list) {
                         i32s(SmallVector<int32_t>(box.begin(), box.end())),
                         i32(0)});
       }
-    kernels.push_back({string(getString(kernel, "symbol")),
-                       string(getString(kernel, "source")), extents("grid"),
-                       extents("block"), i32(getInt(kernel, "shared_bytes")),
-                       i32(getInt(kernel, "num_args")), i32(maps.size()),
-                       i32(0), array("blurt_maps", maps)});
+    kernels.push_back(
+        {string(getString(kernel, "symbol")),
+         string(getString(kernel, "source")), extents("grid"), extents("block"),
+         i32(getInt(kernel, "shared_bytes")), i32(getInt(kernel, "num_args")),
+         i32(maps.size()), i32(0), array("blurt_maps", maps),
+         i64(getInt(kernel, "bytes")), i64(getInt(kernel, "flops"))});
   }
   return array("blurt_kernels", kernels);
 }

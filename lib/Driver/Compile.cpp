@@ -287,6 +287,38 @@ LogicalResult emitExecutable(ModuleOp module, const CompileOptions &options) {
   return executable.keep();
 }
 
+/// What a program for CUDA takes of the device outside the arena. Only the
+/// images have a size that is known here.
+void addReserves(ModuleOp module, PlanReport &report) {
+  auto add = [&](Twine name, Twine note, std::optional<int64_t> bytes = {}) {
+    report.reserves.push_back({name.str(), note.str(), bytes});
+  };
+  add("context", "the driver's, and what other processes hold");
+  auto device = module->getAttrOfType<DictionaryAttr>("blurt.device");
+  auto images = device ? device.getAs<ArrayAttr>("images") : ArrayAttr();
+  if (!images)
+    add("kernels", "one image is loaded; there are none before stage kernel");
+  else
+    for (auto image : images.getAsRange<DictionaryAttr>()) {
+      auto number = [&](StringRef key) {
+        return cast<IntegerAttr>(image.get(key)).getInt();
+      };
+      bool isPtx = number("kind") == 1;
+      add("kernels (" + Twine(isPtx ? "compute_" : "sm_") +
+              Twine(number("arch")) + (number("specific") ? "a)" : ")"),
+          isPtx ? "text, compiled by the driver; loaded if no other image fits"
+                : "size of the image; only the one that fits the device best "
+                  "is loaded",
+          isPtx ? std::nullopt : std::optional<int64_t>(number("size")));
+    }
+  auto gemms = device ? device.getAs<ArrayAttr>("gemms") : ArrayAttr();
+  if (!gemms || !gemms.empty())
+    add("cuBLASLt", "its kernels load when they are first used; its workspace "
+                    "is in the arena");
+  add("graphs", "one for each entry that is called twice");
+  add("events and streams", "the runtime's");
+}
+
 LogicalResult compileModule(ModuleOp module, const CompileOptions &options) {
   if (options.from == Stage::Input)
     describeProgram(module, options);
@@ -307,13 +339,15 @@ LogicalResult compileModule(ModuleOp module, const CompileOptions &options) {
             writeFile(path, [&](raw_ostream &os) { printModule(module, os); })))
       return failure();
   }
+  if (options.stages.target == "cuda")
+    addReserves(module, report);
   if (!options.report.empty()) {
     if (!planned) {
       error() << "--report: expected stage 'plan' to be among those that run\n";
       return failure();
     }
     if (failed(writeFile(options.report, [&](raw_ostream &os) {
-          writePlanReportJson(report, os);
+          writePlanReport(report, options.report, os);
         })))
       return failure();
   }

@@ -180,6 +180,10 @@ void blutrain::buildStage(Stage stage, OpPassManager &manager,
   case Stage::Fuse:
     // Steps to blurt: one group a kernel, library calls, views, loops.
     buildFuseStage(manager);
+    if (options.target == "cuda")
+      manager.addPass(createFuseBiasPass());
+    if (options.target == "cuda" && llvm::is_contained(options.archs, "sm_90a"))
+      manager.addPass(createTransposeOperandsPass());
     break;
   case Stage::Plan:
     buildPlanStage(manager, options, report);

@@ -54,7 +54,7 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
             << reportFile << "': " << error.message();
         return signalPassFailure();
       }
-      writePlanReportJson(*report, file);
+      writePlanReport(*report, reportFile, file);
     }
     if (result)
       *result = std::move(*report);

@@ -52,7 +52,7 @@ private:
                                 int64_t offset);
   DictionaryAttr describeEntry(const PlannedFunction &planned);
   void addStateOwners();
-  void countKernels(func::FuncOp func);
+  void countKernels(func::FuncOp func, const Timeline &timeline);
   void setPlanHash();
 
   ModuleOp module;
@@ -219,19 +219,39 @@ LogicalResult ProgramPlanner::plan(func::FuncOp func) {
   report.peakBytes = std::max(report.peakBytes, planned.peakBytes);
   report.lowerBound = std::max(report.lowerBound, planned.lowerBound);
   addOwners(planned, report);
-  countKernels(func);
+  countKernels(func, planned.lifetimes->getTimeline());
   functions.push_back(std::move(planned));
   return success();
 }
 
-void ProgramPlanner::countKernels(func::FuncOp func) {
+void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
   llvm::MapVector<StringRef, int64_t> counts;
-  func.walk([&](Operation *op) {
+  auto add = [&](Operation *op, StringRef name, int64_t iterations) {
+    PlanStep step;
+    step.name = name.str();
+    step.location = getLocationString(op->getLoc());
+    step.entry = func.getName().str();
+    step.position = timeline.at(op);
+    for (Operation *loop = op->getParentOp(); isa<blurt::LoopOp>(loop);
+         loop = loop->getParentOp())
+      ++step.depth;
+    step.count = iterations;
+    report.schedule.push_back(std::move(step));
+  };
+  func.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (auto loop = dyn_cast<blurt::LoopOp>(op))
+      return add(op, ("loop " + loop.getName()).str(),
+                 static_cast<int64_t>(loop.getCount()));
+    StringRef name;
     if (auto group = dyn_cast<blurt::GroupOp>(op))
-      ++counts[group.getKernel()];
+      name = group.getKernel();
     else if (isa<blurt::GemmOp, blurt::AttentionOp, blurt::AttentionGradOp,
                  blurt::ScatterAddOp, blurt::CacheUpdateOp>(op))
-      ++counts[op->getName().stripDialect()];
+      name = op->getName().stripDialect();
+    else
+      return;
+    ++counts[name];
+    add(op, name, 1);
   });
   for (auto [name, count] : counts)
     report.kernels.push_back({name.str(), func.getName().str(), count});

@@ -117,13 +117,34 @@ void blutrain::writePlanReportJson(const PlanReport &report,
           json.attribute("end", owner.end);
         });
     });
-    json.attributeArray("reserves", [] {});
+    json.attributeArray("reserves", [&] {
+      for (const PlanReserve &reserve : report.reserves)
+        json.object([&] {
+          json.attribute("name", reserve.name);
+          if (reserve.bytes)
+            json.attribute("bytes", *reserve.bytes);
+          else
+            json.attribute("bytes", nullptr);
+          json.attribute("note", reserve.note);
+        });
+    });
     json.attributeArray("kernels", [&] {
       for (const PlanKernel &kernel : report.kernels)
         json.object([&] {
           json.attribute("name", kernel.name);
           json.attribute("entry", kernel.entry);
           json.attribute("count", kernel.count);
+        });
+    });
+    json.attributeArray("schedule", [&] {
+      for (const PlanStep &step : report.schedule)
+        json.object([&] {
+          json.attribute("name", step.name);
+          json.attribute("entry", step.entry);
+          json.attribute("location", step.location);
+          json.attribute("position", step.position);
+          json.attribute("depth", step.depth);
+          json.attribute("count", step.count);
         });
     });
     json.attributeArray("collectives", [] {});

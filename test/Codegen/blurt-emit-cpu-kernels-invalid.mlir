@@ -57,3 +57,14 @@ func.func @attention_stride(%ctx: !llvm.ptr, %q: memref<1x4x2x8xf32, strided<[12
          memref<1x4x2x8xf32, strided<[128, 32, 16, 2]>>, memref<1x4x2x8xf32>, memref<1x2x4xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @bias(%ctx: !llvm.ptr, %arena: memref<1024xi8>) {
+  %x = blurt.slot %arena offset 0 : memref<1024xi8> -> memref<4x4xf32>
+  %b = blurt.slot %arena offset 64 : memref<1024xi8> -> memref<4xf32>
+  %y = blurt.slot %arena offset 128 : memref<1024xi8> -> memref<4x4xf32>
+  // expected-error @+1 {{has a bias, which the CPU target adds in groups}}
+  blurt.gemm %x, %x bias %b into %y : (memref<4x4xf32>, memref<4x4xf32>, memref<4xf32>, memref<4x4xf32>) -> ()
+  return
+}

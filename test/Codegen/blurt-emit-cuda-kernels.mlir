@@ -5,17 +5,18 @@
 #column = affine_map<(d0, d1) -> (d1)>
 
 // Each schedule; groups of one structure and alignment share a kernel, a cut
-// reduction has two, and how they are launched is in the module's attribute.
+// reduction has two, and how they are launched and what they do at least is in
+// the module's attribute.
 
 // CHECK: module attributes {blurt.device = {
 // CHECK-SAME: gemms = [{accumulate = 0 : i64, align_a = 256 : i64, align_b = 256 : i64, align_c = 256 : i64, batch = 1 : i64, compute = 1 : i64,
 // CHECK-SAME: k = 64 : i64, lda = 64 : i64, ldb = 64 : i64, ldc = 512 : i64, m = 512 : i64, n = 512 : i64,
 // CHECK-SAME: trans_a = 0 : i64, trans_b = 1 : i64}]
-// CHECK-SAME: kernels = [{block = array<i32: 256, 1, 1>, grid = array<i32: 32, 1, 1>, num_args = 2 : i64, shared_bytes = 0 : i64, source = "square at {{.*}}blurt-emit-cuda-kernels.mlir:{{[0-9]+}}:{{[0-9]+}}", symbol = "bt_square_0"}
-// CHECK-SAME: grid = array<i32: 64, 1, 1>, {{.*}}symbol = "bt_rows_1"
-// CHECK-SAME: block = array<i32: 256, 1, 1>, grid = array<i32: 1, 2, 1>, num_args = 3 : i64, {{.*}}symbol = "bt_columns_2"
-// CHECK-SAME: symbol = "bt_columns_combine_3"
-// CHECK-SAME: num_args = 2 : i64, {{.*}}symbol = "bt_total_4"
+// CHECK-SAME: kernels = [{block = array<i32: 256, 1, 1>, bytes = 262144 : i64, flops = 32768 : i64, grid = array<i32: 32, 1, 1>, num_args = 2 : i64, shared_bytes = 0 : i64, source = "square at {{.*}}blurt-emit-cuda-kernels.mlir:{{[0-9]+}}:{{[0-9]+}}", symbol = "bt_square_0"}
+// CHECK-SAME: bytes = 133120 : i64, flops = 32768 : i64, grid = array<i32: 64, 1, 1>, {{.*}}symbol = "bt_rows_1"
+// CHECK-SAME: block = array<i32: 256, 1, 1>, bytes = 131584 : i64, flops = 32768 : i64, grid = array<i32: 1, 2, 1>, num_args = 3 : i64, {{.*}}symbol = "bt_columns_2"
+// CHECK-SAME: bytes = 768 : i64, flops = 0 : i64, {{.*}}symbol = "bt_columns_combine_3"
+// CHECK-SAME: bytes = 262144 : i64, flops = 65536 : i64, {{.*}}num_args = 2 : i64, {{.*}}symbol = "bt_total_4"
 // CHECK-SAME: workspace_bytes = 65536 : i64, workspace_offset = 983040 : i64}
 module attributes {blurt.workspace = array<i64: 983040, 65536>} {
 

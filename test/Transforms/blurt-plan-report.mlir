@@ -1,5 +1,7 @@
 // RUN: bt-opt %s --blurt-plan=report=%t.json -o /dev/null
 // RUN: FileCheck %s --input-file=%t.json
+// RUN: bt-opt %s --blurt-plan=report=%t.html -o /dev/null
+// RUN: FileCheck %s --input-file=%t.html --check-prefix=HTML
 
 // CHECK:      "peak_bytes": 768,
 // CHECK-NEXT: "lower_bound": 768,
@@ -16,7 +18,7 @@
 // CHECK:        "name": "x",
 // CHECK-NEXT:   "category": "input",
 // CHECK-NEXT:   "entry": "eval",
-// CHECK-NEXT:   "location": "{{.*}}plan-report.mlir:[[#@LINE+15]]:{{[0-9]+}}",
+// CHECK-NEXT:   "location": "{{.*}}plan-report.mlir:[[#@LINE+31]]:{{[0-9]+}}",
 // CHECK:        "name": "y",
 // CHECK-NEXT:   "category": "output",
 // CHECK:      "reserves": [],
@@ -27,7 +29,23 @@
 // CHECK:        "name": "scale",
 // CHECK-NEXT:   "entry": "eval",
 // CHECK-NEXT:   "count": 2
+// CHECK:      "schedule": [
+// CHECK:        "name": "gemm",
+// CHECK-NEXT:   "entry": "eval",
+// CHECK-NEXT:   "location": "{{.*}}plan-report.mlir:[[#@LINE+19]]:{{[0-9]+}}",
+// CHECK-NEXT:   "position": [[#POSITION:]],
+// CHECK-NEXT:   "depth": 0,
+// CHECK-NEXT:   "count": 1
+// CHECK:        "name": "scale",
+// CHECK:        "position": [[#POSITION+1]],
 // CHECK:      "collectives": []
+
+// HTML:      <!doctype html>
+// HTML-NOT:  {{http://|https://|src=|<link}}
+// HTML:      const plan = {
+// HTML-NEXT:   "peak_bytes": 768,
+// HTML:      </script>
+// HTML-NEXT: </body>
 #id = affine_map<(d0, d1) -> (d0, d1)>
 func.func @eval(
     %w: tensor<8x8xf32> {blu.tensor = {name = "w", role = "param"}},

@@ -117,8 +117,9 @@ int main(int argc, char **argv) {
   auto limit =
       flag("memory-limit", "refuse a plan with a larger arena (KiB, MiB, GiB)",
            memoryLimit, "BYTES");
-  auto report =
-      flag("report", "write the plan report as JSON", options.report, "FILE");
+  auto report = flag(
+      "report", "write the plan report, as JSON or, for FILE.html, as a page",
+      options.report, "FILE");
   auto compileTo = flag("compile-to", "stop after a stage", to, "STAGE");
   auto compileFrom =
       flag("compile-from", "the input is what this stage left", from, "STAGE");

@@ -55,7 +55,8 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
            "Keep at least this many bytes between state and scratch for partial "
            "results">,
     Option<"reportFile", "report", "std::string", /*default=*/"\"\"",
-           "Write the plan report as JSON to this file">];
+           "Write the plan report to this file, as JSON or, if it "
+           "ends in .html, as a page">];
   let statistics = [
     Statistic<"numStorages", "storages", "Number of storages">,
     Statistic<"numCopies", "copies", "Number of copies inserted">];
@@ -63,6 +64,60 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
     "::mlir::arith::ArithDialect", "::mlir::blurt::BlurtDialect",
     "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+}
+
+def FuseBiasPass : Pass<"blurt-fuse-bias", "::mlir::ModuleOp"> {
+  let summary = "let the library of a product add its bias";
+  let description = [{
+    A group that first of all adds a row vector to an f32 product leaves that to
+    the product; where nothing else was done, the group goes. The same bits: the
+    library adds to the rounded sum.
+
+    ```mlir
+    %p = blurt.gemm %x, %w transposed : ... -> tensor<32x8xf32>
+    %y = blurt.group "bias" domain [32, 8]
+        ins(%p [#id] : tensor<32x8xf32>, %b [#last] : tensor<8xf32>)
+        outs([#id]) -> tensor<32x8xf32> {
+    ^bb0(%e: f32, %v: f32):
+      %s = arith.addf %e, %v : f32
+      blurt.group_yield %s : f32
+    }
+    ```
+    becomes
+    ```mlir
+    %y = blurt.gemm %x, %w transposed bias %b : ... -> tensor<32x8xf32>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numBiases", "biases", "Number of biases moved">];
+  let dependentDialects = ["::mlir::blurt::BlurtDialect"];
+}
+
+def TransposeOperandsPass
+    : Pass<"blurt-transpose-operands", "::mlir::ModuleOp"> {
+  let summary = "copy operands of TF32 products so that they lie along k";
+  let description = [{
+    The tensor cores of Hopper read TF32 operands along the contracted dim only.
+    A product a' b of two matrices that lie across it, as the gradient of a
+    weight is, runs at half the rate: the library turns its operands as it goes.
+    Where the product is large enough to pay for it, both are copied first.
+
+    ```mlir
+    %w = blurt.gemm %dy transposed, %x tf32
+        : (tensor<32768x3072xf32>, tensor<32768x768xf32>) -> tensor<3072x768xf32>
+    ```
+    becomes
+    ```mlir
+    %dyt = blurt.group "transpose" domain [3072, 32768]
+        ins(%dy [affine_map<(d0, d1) -> (d1, d0)>] : tensor<32768x3072xf32>) ...
+    %xt = blurt.group "transpose" domain [768, 32768] ...
+    %w = blurt.gemm %dyt, %xt transposed tf32
+        : (tensor<3072x32768xf32>, tensor<768x32768xf32>) -> tensor<3072x768xf32>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numProducts", "products", "Number of products changed">];
+  let dependentDialects = ["::mlir::blurt::BlurtDialect"];
 }
 
 def VerifyPlanPass : Pass<"blurt-verify-plan", "::mlir::ModuleOp"> {

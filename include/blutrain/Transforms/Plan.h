@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,20 @@ struct PlanKernel {
   int64_t count = 0; ///< operations that launch it, loops counted once
 };
 
+/// A kernel, a library call or a loop, at its program position.
+struct PlanStep {
+  std::string name, location, entry;
+  int64_t position = 0;
+  int64_t depth = 0; ///< loops around it
+  int64_t count = 1; ///< iterations, if it is a loop
+};
+
+/// Memory of the device that is not in the arena.
+struct PlanReserve {
+  std::string name, note;
+  std::optional<int64_t> bytes; ///< none if only the machine can tell
+};
+
 struct PlanEntry {
   std::string name;
   int64_t peakBytes = 0;
@@ -65,6 +80,8 @@ struct PlanReport {
   std::vector<PlanEntry> entries;
   std::vector<PlanOwner> owners;
   std::vector<PlanKernel> kernels;
+  std::vector<PlanStep> schedule; ///< by entry, in order
+  std::vector<PlanReserve> reserves;
   int64_t copies = 0; ///< copies that placement could not avoid
 };
 
@@ -73,9 +90,14 @@ mlir::FailureOr<PlanReport> planModule(mlir::ModuleOp module,
                                        const PlanOptions &options);
 
 /// Writes the report as one JSON object with the keys peak_bytes, lower_bound,
-/// state_bytes, entries, owners, reserves, kernels and collectives (the last
-/// for others to fill).
+/// state_bytes, copies, entries, owners, reserves, kernels, schedule and
+/// collectives (the last for others to fill).
 void writePlanReportJson(const PlanReport &report, llvm::raw_ostream &os);
+/// Writes it as a page that draws the arena over time and needs nothing else.
+void writePlanReportHtml(const PlanReport &report, llvm::raw_ostream &os);
+/// Writes what the name of the file asks for: `.html` the page, else JSON.
+void writePlanReport(const PlanReport &report, llvm::StringRef path,
+                     llvm::raw_ostream &os);
 
 /// `blurt-plan` with options from C++; fills `report` if it is not null, which
 /// must outlive the pass.

@@ -71,9 +71,9 @@ struct TilePipeline {
 
   using Body = llvm::function_ref<SmallVector<Value>(
       Value index, Value stage, bool masked, ValueRange carried)>;
-  /// Runs `body` over [begin, middle) and [middle, end), one of them masked;
-  /// with two stages the first tile has been started by `prologue`.
+  /// Starts the first tile, if there are two stages.
   void prologue(DeviceBuilder &b, Value begin) const;
+  /// Runs `body` over [begin, middle) and [middle, end), one of them masked.
   SmallVector<Value> run(DeviceBuilder &b, Value begin, Value middle, Value end,
                          bool maskedFirst, SmallVector<Value> carried,
                          Body body) const;

@@ -56,7 +56,9 @@ static DictionaryAttr describeKernel(Builder &b, StringRef symbol,
       b.getNamedAttr("grid", b.getDenseI32ArrayAttr(launch.grid)),
       b.getNamedAttr("block", b.getDenseI32ArrayAttr(launch.block)),
       b.getNamedAttr("shared_bytes", b.getI64IntegerAttr(launch.sharedBytes)),
-      b.getNamedAttr("num_args", b.getI64IntegerAttr(numArguments))};
+      b.getNamedAttr("num_args", b.getI64IntegerAttr(numArguments)),
+      b.getNamedAttr("bytes", b.getI64IntegerAttr(launch.bytes)),
+      b.getNamedAttr("flops", b.getI64IntegerAttr(launch.flops))};
   SmallVector<Attribute> maps;
   for (const DeviceMap &map : launch.maps)
     maps.push_back(b.getDictionaryAttr(
@@ -111,6 +113,15 @@ int32_t CudaHost::getKernel(
     hopperAttrs.push_back(forHopper);
   }
   return it->second;
+}
+
+int64_t blurt::getOperandBytes(ValueRange operands) {
+  int64_t bytes = 0;
+  for (Value operand : operands) {
+    auto type = cast<MemRefType>(operand.getType());
+    bytes += type.getNumElements() * getElementBytes(type.getElementType());
+  }
+  return bytes;
 }
 
 void CudaHost::launch(OpBuilder &builder, Location loc, int32_t kernel,

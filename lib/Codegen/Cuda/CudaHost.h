@@ -88,6 +88,9 @@ private:
 /// "layer_norm at gpt2.mlir:12:8": an op and where it was written.
 std::string describeSource(Operation *op);
 
+/// Bytes of the elements of `operands`, memrefs, each once.
+int64_t getOperandBytes(ValueRange operands);
+
 /// Emitters of single ops; each returns failure after a located error.
 LogicalResult emitGroup(GroupOp op, CudaHost &host);
 LogicalResult emitGemm(GemmOp op, CudaHost &host);

@@ -15,7 +15,7 @@ using namespace mlir::blurt;
 
 static constexpr llvm::StringLiteral kSharedName = "smem";
 
-static LLVM::GlobalOp getSharedMemory(gpu::GPUModuleOp module) {
+LLVM::GlobalOp blurt::getDynamicShared(gpu::GPUModuleOp module) {
   if (auto global = module.lookupSymbol<LLVM::GlobalOp>(kSharedName))
     return global;
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
@@ -31,7 +31,7 @@ DeviceBuilder::DeviceBuilder(gpu::GPUModuleOp module, Location loc,
                              ArrayRef<unsigned> outputs, int32_t threads,
                              int32_t minBlocks, unsigned maps)
     : ImplicitLocOpBuilder(loc, module.getContext()), threads(threads) {
-  LLVM::GlobalOp smem = getSharedMemory(module);
+  LLVM::GlobalOp smem = getDynamicShared(module);
   setInsertionPointToEnd(module.getBody());
   auto generic = LLVM::LLVMPointerType::get(getContext());
   auto type =

@@ -42,7 +42,13 @@ struct DeviceLaunch {
   std::array<int32_t, 3> block = {1, 1, 1};
   int32_t sharedBytes = 0;
   SmallVector<DeviceMap> maps;
+
+  /// As in blurt_device_kernel.
+  int64_t bytes = 0, flops = 0;
 };
+
+/// The dynamic shared memory of the kernels of `module`, aligned to 1024 bytes.
+LLVM::GlobalOp getDynamicShared(gpu::GPUModuleOp module);
 
 class DeviceBuilder : public ImplicitLocOpBuilder {
 public:
@@ -51,8 +57,8 @@ public:
 
   /// Creates an empty kernel `name` for blocks of `threads` in `module`; the
   /// builder then stands in its entry block, before the return. Operands whose
-  /// numbers are in `outputs` are written, all others are only read; no two
-  /// operands overlap unless both are only read. `minBlocks` on one
+  /// numbers are in `outputs` are written, all others are only read; no element
+  /// that is written belongs to two operands. `minBlocks` on one
   /// multiprocessor bound the registers (0: no bound). `maps` tensor maps are
   /// parameters after the operands.
   DeviceBuilder(gpu::GPUModuleOp module, Location loc, StringRef name,
@@ -98,7 +104,7 @@ public:
   /// i32 to i64, by sign.
   Value extend(Value value);
   Value truncate(Value value);
-  /// a · b + c for i32 a and any b, c of 64 bits.
+  /// a · b in 64 bits for i32 a.
   Value wideOffset(Value a, int64_t b);
   Value compare(arith::CmpIPredicate predicate, Value l, Value r);
   Value lessThan(Value l, Value r) {

@@ -17,14 +17,22 @@ using namespace mlir::blurt;
 static constexpr int64_t kThreads = 256;
 /// Map: blocks that fill any device; each thread then takes several vectors.
 static constexpr int64_t kMapBlocks = 4096;
+/// Map: points of a tile along each of its dims, and threads along one of them.
+static constexpr int64_t kTile = 32;
+static constexpr int64_t kTileRows = 8;
 /// Row: vectors of a thread that may stay in registers, and scalars in all.
 static constexpr int64_t kRegisterVectors = 8;
 static constexpr int64_t kRegisterScalars = 128;
+/// Row: vectors of a trip through a long row.
+static constexpr int64_t kRowUnroll = 4;
 /// Row: elements of a part, and elements from which a row is cut.
 static constexpr int64_t kRowPart = 8192;
 /// Column: rows of a part.
 static constexpr int64_t kColumnPart = 256;
 static constexpr int64_t kMaxSplits = 1024;
+/// Row: shared memory that every architecture has for one block, less what the
+/// reductions use.
+static constexpr int64_t kCacheBytes = 99 * 1024 - 512;
 
 //===----------------------------------------------------------------------===//
 // Schedule
@@ -52,6 +60,43 @@ static int64_t largestWidth(int64_t extent, int64_t most) {
   return most;
 }
 
+/// True for an input of which a row lies in one piece.
+static bool isCacheable(const GroupPlan &plan, const Operand &operand) {
+  int64_t stride = 1;
+  for (unsigned dim : llvm::reverse(plan.vectorDims)) {
+    if (operand.strides[dim] != stride)
+      return false;
+    stride *= plan.extents[dim];
+  }
+  return true;
+}
+
+static int64_t getCacheBytes(const GroupPlan &plan, const Operand &operand) {
+  return llvm::alignTo(plan.vectorPoints * getElementBytes(operand.element),
+                       16);
+}
+
+static bool isTurned(const Operand &operand, unsigned vectorDim, unsigned dim) {
+  return operand.strides[dim] == 1 && operand.strides[vectorDim] > 1;
+}
+
+/// The dim along which an input lies but no output, if both it and the vector
+/// dim are long enough for tiles; -1 if there is none.
+static int64_t findTurnedDim(const GroupPlan &plan) {
+  unsigned vectorDim = plan.vectorDims.back();
+  if (plan.extents[vectorDim] < kTile / 2)
+    return -1;
+  for (const Operand &operand : plan.outputs)
+    if (operand.strides[vectorDim] != 1)
+      return -1;
+  for (unsigned dim : plan.taskDims)
+    if (plan.extents[dim] >= kTile / 2)
+      for (const Operand &operand : plan.inputs)
+        if (isTurned(operand, vectorDim, dim))
+          return dim;
+  return -1;
+}
+
 DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
                                    int64_t workspaceBytes) {
   DeviceSchedule s;
@@ -60,6 +105,11 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
   case Schedule::Map: {
     if (plan.vectorDims.empty()) {
       s.blocks = 1;
+      return s;
+    }
+    s.turnedDim = findTurnedDim(plan);
+    if (s.turnedDim >= 0) {
+      s.vectors = plan.vectorPoints;
       return s;
     }
     // 16 bytes of the narrowest element that lies along the vector dim.
@@ -111,6 +161,18 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
                   : 0;
     s.registers = single && s.splits == 1 && perThread <= kRegisterVectors &&
                   live <= kRegisterScalars;
+    // A long row that is read again for each reduction and for the outputs.
+    bool again = plan.phases.size() > 1;
+    for (Value yielded : group.getYielded())
+      again |= plan.reducedValues.contains(yielded) &&
+               (plan.classOf(yielded) & kVector);
+    if (single && s.splits == 1 && !s.registers && s.rows == 1 && again) {
+      for (const Operand &operand : plan.inputs)
+        if (isCacheable(plan, operand))
+          s.cacheBytes += getCacheBytes(plan, operand);
+      if (s.cacheBytes > kCacheBytes)
+        s.cacheBytes = 0;
+    }
     return s;
   }
   case Schedule::Column: {
@@ -222,7 +284,7 @@ scf::IfOp DeviceGroupEmitter::guard(Value condition) {
 
 void DeviceGroupEmitter::barrier() { NVVM::Barrier0Op::create(b); }
 
-Value DeviceGroupEmitter::getShared() {
+Value DeviceGroupEmitter::getReduceMemory() {
   if (sharedMemory)
     return sharedMemory;
   size_t most = 1;
@@ -232,6 +294,10 @@ Value DeviceGroupEmitter::getShared() {
                   (plan.schedule == Schedule::Column
                        ? schedule.lanesX * schedule.lanesY * schedule.width
                        : schedule.threads / 32);
+  return sharedMemory = getShared(bytes);
+}
+
+Value DeviceGroupEmitter::getShared(int64_t bytes) {
   OpBuilder::InsertionGuard guard(b);
   LLVM::LLVMFuncOp kernel = b.getKernel();
   b.setInsertionPoint(kernel);
@@ -241,8 +307,7 @@ Value DeviceGroupEmitter::getShared() {
       (kernel.getSymName() + "_shared").str(), Attribute(), /*alignment=*/16,
       /*addrSpace=*/3);
   b.setInsertionPointToStart(&kernel.getBody().front());
-  sharedMemory = LLVM::AddressOfOp::create(b, memory);
-  return sharedMemory;
+  return LLVM::AddressOfOp::create(b, memory);
 }
 
 Value DeviceGroupEmitter::shuffle(Value value, int32_t mask) {
@@ -291,7 +356,7 @@ SmallVector<Value> DeviceGroupEmitter::acrossThreads(ArrayRef<ReduceOp> reduces,
   if (threads == 32)
     return values;
   int64_t warps = threads / 32;
-  Value memory = getShared();
+  Value memory = getReduceMemory();
   Type byte = b.getI8Type();
   Operation *end = &*b.getInsertionPoint();
   guard(isZero(b.rem(lane, 32)));
@@ -367,6 +432,84 @@ DeviceLaunch DeviceGroupEmitter::emitMap() {
   return launch;
 }
 
+/// A block takes 32 points along the vector dim by 32 along the turned dim; the
+/// tiles of turned inputs have a column more, so that lanes meet no bank twice.
+DeviceLaunch DeviceGroupEmitter::emitTurned() {
+  unsigned vectorDim = plan.vectorDims.back();
+  unsigned turnedDim = schedule.turnedDim;
+  int64_t extentV = plan.extents[vectorDim], extentT = plan.extents[turnedDim];
+  int64_t tilesV = llvm::divideCeil(extentV, kTile);
+  int64_t tilesT = llvm::divideCeil(extentT, kTile);
+  SmallVector<unsigned> others;
+  for (unsigned dim : plan.taskDims)
+    if (dim != turnedDim)
+      others.push_back(dim);
+  DeviceLaunch launch;
+  launch.block = {int32_t(kTile * kTileRows), 1, 1};
+  launch.grid = {int32_t(plan.taskPoints / extentT * tilesV * tilesT), 1, 1};
+
+  Value x = b.rem(thread, kTile), y = b.div(thread, kTile);
+  Value tile = b.rem(blockX, tilesV * tilesT);
+  Value baseV = b.mul(b.rem(tile, tilesV), kTile);
+  Value baseT = b.mul(b.div(tile, tilesV), kTile);
+  if (!others.empty())
+    setCoordinates(others, b.div(blockX, tilesV * tilesT));
+
+  int64_t bytes = 0;
+  SmallVector<std::pair<const Operand *, int64_t>> tiles;
+  for (const Operand &operand : plan.inputs)
+    if (isTurned(operand, vectorDim, turnedDim)) {
+      tiles.emplace_back(&operand, bytes);
+      bytes += llvm::alignTo(
+          kTile * (kTile + 1) * getElementBytes(operand.element), 16);
+    }
+  Value memory = getShared(bytes);
+  Operation *end = &*b.getInsertionPoint();
+  for (int64_t k = 0; k < kTile; k += kTileRows) {
+    Value t = b.add(baseT, x);
+    Value row = b.add(y, b.i64(k)), v = b.add(baseV, row);
+    b.setInsertionPoint(end);
+    if (extentT % kTile != 0)
+      guard(isLess(t, extentT));
+    if (extentV % kTile != 0)
+      guard(isLess(v, extentV));
+    for (auto [operand, offset] : tiles) {
+      Value at = b.add(t, b.mul(v, operand->strides[vectorDim]));
+      for (unsigned dim : others)
+        if (operand->strides[dim] != 0)
+          at = b.add(at, b.mul(coordinates[dim], operand->strides[dim]));
+      Value value = b.loadScalar(
+          operand->element,
+          b.advance(operand->element, arguments[operand->argument], at));
+      Value to = b.add(b.mul(row, kTile + 1), x);
+      b.storeScalar(operand->element, value,
+                    b.advance(operand->element,
+                              b.advance(b.getI8Type(), memory, offset), to));
+    }
+    b.setInsertionPoint(end);
+  }
+  barrier();
+  for (auto [operand, offset] : tiles)
+    turned[operand] = b.advance(b.getI8Type(), memory, offset);
+  for (int64_t k = 0; k < kTile; k += kTileRows) {
+    Value row = b.add(y, b.i64(k));
+    Value v = b.add(baseV, x), t = b.add(baseT, row);
+    b.setInsertionPoint(end);
+    if (extentV % kTile != 0)
+      guard(isLess(v, extentV));
+    if (extentT % kTile != 0)
+      guard(isLess(t, extentT));
+    coordinates[turnedDim] = t;
+    turnedElement = b.add(b.mul(x, kTile + 1), row);
+    Scope outer, inner;
+    outer.anchor = inner.anchor = &*b.getInsertionPoint();
+    Point point{{&outer, &inner, &outer, &inner}, v, {}};
+    storeOutputs(kVector, point);
+    b.setInsertionPoint(end);
+  }
+  return launch;
+}
+
 //===----------------------------------------------------------------------===//
 // Row
 //===----------------------------------------------------------------------===//
@@ -428,6 +571,51 @@ void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
   b.setInsertionPoint(end);
 }
 
+SmallVector<Value> DeviceGroupEmitter::forVectors(
+    Value first, Value last, Value lane, SmallVector<Value> values, Scope &task,
+    Scope &loop,
+    llvm::function_ref<SmallVector<Value>(Point &, Operation *,
+                                          SmallVector<Value>)>
+        body) {
+  // Several vectors a trip, one after the other, so that their loads overlap;
+  // then what is left, from the vector that the last value carries.
+  int64_t trip = schedule.threads * kRowUnroll;
+  values.push_back(b.add(first, lane));
+  bool anchored = false;
+  auto emit = [&](Value end, int64_t count) {
+    scf::ForOp vectors =
+        b.loop(values.back(), end, count * schedule.threads, values);
+    if (!anchored)
+      loop.anchor = vectors;
+    anchored = true;
+    Operation *after = &*b.getInsertionPoint();
+    Operation *yield = vectors.getBody()->getTerminator();
+    b.setInsertionPoint(yield);
+    SmallVector<Value> next(vectors.getRegionIterArgs().drop_back());
+    for (int64_t i = 0; i < count; ++i) {
+      b.setInsertionPoint(yield);
+      Value vector =
+          b.add(vectors.getInductionVar(), b.i64(i * schedule.threads));
+      Scope inner;
+      inner.anchor = yield;
+      Point point{
+          {&task, &inner, &loop, &inner}, b.mul(vector, schedule.width), {}};
+      next = body(point, yield, std::move(next));
+    }
+    b.setInsertionPoint(yield);
+    next.push_back(
+        b.add(vectors.getInductionVar(), b.i64(count * schedule.threads)));
+    yield->setOperands(next);
+    b.setInsertionPoint(after);
+    values = llvm::to_vector_of<Value>(vectors.getResults());
+  };
+  if (schedule.vectors >= 2 * trip * schedule.splits)
+    emit(b.sub(last, b.i64(trip - schedule.threads)), kRowUnroll);
+  emit(last, 1);
+  values.pop_back();
+  return values;
+}
+
 void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
                                          Value last) {
   Operation *end = &*b.getInsertionPoint();
@@ -435,14 +623,11 @@ void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
   auto emitVectors = [&](Scope &loop, Varies varies) {
     if (!hasOutputs(varies))
       return;
-    scf::ForOp vectors = b.loop(b.add(first, lane), last, schedule.threads);
-    loop.anchor = vectors;
-    Scope inner;
-    inner.anchor = vectors.getBody()->getTerminator();
-    b.setInsertionPoint(inner.anchor);
-    Value start = b.mul(vectors.getInductionVar(), schedule.width);
-    Point point{{&task, &inner, &loop, &inner}, start, {}};
-    storeOutputs(varies, point);
+    forVectors(first, last, lane, {}, task, loop,
+               [&](Point &point, Operation *, SmallVector<Value> values) {
+                 storeOutputs(varies, point);
+                 return values;
+               });
   };
   if (!hasLoop) {
     emitVectors(task, kVector);
@@ -473,6 +658,28 @@ void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
   b.setInsertionPoint(end);
 }
 
+/// What the first reduction reads stays in shared memory; a thread reads back
+/// only what it wrote, so nothing waits.
+Value DeviceGroupEmitter::loadLanes(const Operand &operand, Value pointer,
+                                    Point &point) {
+  if (Value tile = turned.lookup(&operand))
+    return b.splat(b.loadScalar(
+        operand.element, b.advance(operand.element, tile, turnedElement)));
+  auto found = cache.find(&operand);
+  if (found == cache.end())
+    return GroupBody::loadLanes(operand, pointer, point);
+  int64_t bytes = getElementBytes(operand.element);
+  Value at = b.advance(operand.element,
+                       b.advance(b.getI8Type(), cacheMemory, found->second),
+                       point.vectorStart);
+  int64_t alignment = std::min<int64_t>(16, bytes * schedule.width);
+  if (isCached)
+    return b.loadVector(operand.element, at, 1, {}, alignment);
+  Value value = GroupBody::loadLanes(operand, pointer, point);
+  b.storeVector(operand.element, value, at, 1, {}, alignment);
+  return value;
+}
+
 void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
                                       Value last) {
   Operation *end = &*b.getInsertionPoint();
@@ -481,24 +688,16 @@ void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
     b.setInsertionPoint(end);
     SmallVector<Value> sums = identities(reduces);
     auto emitRun = [&](Scope &loop, SmallVector<Value> inits) {
-      scf::ForOp vectors =
-          b.loop(b.add(first, lane), last, schedule.threads, inits);
-      loop.anchor = vectors;
-      Operation *yield = vectors.getBody()->getTerminator();
-      b.setInsertionPoint(yield);
-      Scope inner;
-      inner.anchor = yield;
-      Value start = b.mul(vectors.getInductionVar(), schedule.width);
-      Point point{{&task, &inner, &loop, &inner}, start, {}};
-      SmallVector<Value> next;
-      for (auto [reduce, sum] :
-           llvm::zip_equal(reduces, vectors.getRegionIterArgs())) {
-        Value value = reduceInput(reduce, point, true);
-        b.setInsertionPoint(yield);
-        next.push_back(combine(reduce.getKind(), sum, value));
-      }
-      yield->setOperands(next);
-      return llvm::to_vector_of<Value>(vectors.getResults());
+      return forVectors(
+          first, last, lane, std::move(inits), task, loop,
+          [&](Point &point, Operation *yield, SmallVector<Value> values) {
+            for (auto [reduce, sum] : llvm::zip_equal(reduces, values)) {
+              Value value = reduceInput(reduce, point, true);
+              b.setInsertionPoint(yield);
+              sum = combine(reduce.getKind(), sum, value);
+            }
+            return values;
+          });
     };
     if (hasLoop) {
       scf::ForOp outer = b.loop(b.i64(0), b.i64(plan.loopPoints), 1, sums);
@@ -523,8 +722,18 @@ void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
     sums = acrossThreads(reduces, sums, schedule.threads, lane);
     for (auto [reduce, sum] : llvm::zip_equal(reduces, sums))
       task.values[reduce] = sum;
+    isCached = true;
   }
   b.setInsertionPoint(end);
+}
+
+/// The block arguments that `value` is computed from.
+static void addInputs(Value value, llvm::SmallDenseSet<Value> &inputs) {
+  if (!inputs.insert(value).second)
+    return;
+  if (Operation *op = value.getDefiningOp())
+    for (Value operand : op->getOperands())
+      addInputs(operand, inputs);
 }
 
 DeviceLaunch DeviceGroupEmitter::emitRow() {
@@ -548,6 +757,25 @@ DeviceLaunch DeviceGroupEmitter::emitRow() {
     emitRowRegisters(task, lane);
   } else {
     Value first = b.i64(0), last = b.i64(schedule.vectors);
+    if (schedule.cacheBytes > 0) {
+      launch.sharedBytes = schedule.cacheBytes;
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(&b.getKernel().getBody().front());
+      cacheMemory = LLVM::AddressOfOp::create(
+          b,
+          getDynamicShared(b.getKernel()->getParentOfType<gpu::GPUModuleOp>()));
+      // Only what the first reduction reads is sure to be written by it.
+      int64_t offset = 0;
+      llvm::SmallDenseSet<Value> read;
+      for (ReduceOp reduce : plan.phases[0])
+        addInputs(reduce.getValue(), read);
+      for (auto [i, operand] : llvm::enumerate(plan.inputs))
+        if (read.contains(group.getBodyBlock()->getArgument(i)) &&
+            isCacheable(plan, operand)) {
+          cache[&operand] = offset;
+          offset += getCacheBytes(plan, operand);
+        }
+    }
     Value part;
     if (schedule.splits > 1) {
       int64_t share = llvm::divideCeil(schedule.vectors, schedule.splits);
@@ -631,7 +859,7 @@ SmallVector<Value> DeviceGroupEmitter::acrossRows(ArrayRef<ReduceOp> reduces,
                                                   Value x, Value y) {
   if (schedule.lanesY == 1)
     return values;
-  Value memory = getShared();
+  Value memory = getReduceMemory();
   Type byte = b.getI8Type();
   int64_t slot = 8 * schedule.width;
   int64_t row = slot * schedule.lanesX, all = row * schedule.lanesY;
@@ -861,7 +1089,7 @@ DeviceLaunch DeviceGroupEmitter::emit() {
   begin();
   switch (plan.schedule) {
   case Schedule::Map:
-    return emitMap();
+    return schedule.turnedDim >= 0 ? emitTurned() : emitMap();
   case Schedule::Row:
     return emitRow();
   case Schedule::Column:
@@ -876,6 +1104,61 @@ DeviceLaunch DeviceGroupEmitter::emitCombine() {
                                         : emitColumnCombine();
 }
 
+namespace {
+/// What a group must do at least, for profiles.
+struct GroupWork {
+  GroupWork(GroupOp group, const GroupPlan &plan,
+            const DeviceSchedule &schedule);
+
+  int64_t flops = 0;        ///< operations, once for each point they vary over
+  int64_t read = 0;         ///< inputs, and what is looked up in tables
+  int64_t writtenAlong = 0; ///< outputs along the reduced dims
+  int64_t writtenReduced = 0; ///< the others
+  int64_t partials = 0;       ///< of reductions that are cut
+};
+} // namespace
+
+GroupWork::GroupWork(GroupOp group, const GroupPlan &plan,
+                     const DeviceSchedule &schedule) {
+  auto pointsOf = [&](Value value) {
+    int64_t points = 1;
+    for (auto [dim, extent] : llvm::enumerate(group.getDomain()))
+      if (plan.varying.lookup(value) >> dim & 1)
+        points *= extent;
+    return points;
+  };
+  read = getOperandBytes(group.getInputs());
+  SmallVector<int64_t> lookedUp(group.getTables().size());
+  unsigned firstTable = group.getInputs().size();
+  for (Operation &op : group.getBodyBlock()->without_terminator()) {
+    Value result = op.getResult(0);
+    if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      flops += pointsOf(reduce->getOperand(0));
+      if (schedule.splits > 1)
+        partials += schedule.splits * pointsOf(result) *
+                    getElementBytes(result.getType());
+    } else if (auto load = dyn_cast<LoadOp>(op)) {
+      unsigned table =
+          cast<BlockArgument>(load.getTable()).getArgNumber() - firstTable;
+      lookedUp[table] +=
+          pointsOf(result) *
+          getElementBytes(getElementTypeOrSelf(load.getTable().getType()));
+    } else if (op.getNumOperands() > 0 && isa<FloatType>(result.getType()) &&
+               !isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp>(op)) {
+      flops += pointsOf(result);
+    }
+  }
+  for (auto [table, bytes] : llvm::zip_equal(group.getTables(), lookedUp))
+    read += std::min(bytes, getOperandBytes(table));
+  uint64_t reduced = 0;
+  for (int64_t dim : group.getReduce())
+    reduced |= uint64_t(1) << dim;
+  for (auto [i, out] : llvm::enumerate(group.getOuts()))
+    (group.getMentionedDims(group.getOutputMap(i)) & reduced
+         ? writtenAlong
+         : writtenReduced) += getOperandBytes(out);
+}
+
 LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   GroupPlan plan = GroupPlan::compute(op);
   DeviceSchedule schedule =
@@ -888,14 +1171,18 @@ LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   }
   bool isSplit = schedule.splits > 1;
   unsigned numArguments = op.getNumOperands() + isSplit;
-  auto emit = [&](StringRef part, StringRef name,
+  GroupWork work(op, plan, schedule);
+  auto emit = [&](StringRef part, StringRef name, int64_t bytes, int64_t flops,
                   DeviceLaunch (DeviceGroupEmitter::*make)()) {
     return host.getKernel(
         key + part.str(), name, op, numArguments, [&](StringRef symbol) {
           KernelBuilder builder(host.getKernels(), op.getLoc(), symbol,
                                 numArguments, schedule.width);
           DeviceGroupEmitter emitter(op, builder, schedule, alignments);
-          return (emitter.*make)();
+          DeviceLaunch launch = (emitter.*make)();
+          launch.bytes = bytes;
+          launch.flops = flops;
+          return launch;
         });
   };
   OpBuilder builder(op);
@@ -903,10 +1190,15 @@ LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   if (isSplit)
     operands.push_back(host.getWorkspace(builder, op.getLoc()));
   host.launch(builder, op.getLoc(),
-              emit("", op.getKernel(), &DeviceGroupEmitter::emit), operands);
+              emit("", op.getKernel(),
+                   work.read + work.writtenAlong +
+                       (isSplit ? work.partials : work.writtenReduced),
+                   work.flops, &DeviceGroupEmitter::emit),
+              operands);
   if (isSplit)
     host.launch(builder, op.getLoc(),
                 emit("combine", (op.getKernel() + "_combine").str(),
+                     work.partials + work.writtenReduced, 0,
                      &DeviceGroupEmitter::emitCombine),
                 operands);
   return success();

@@ -8,7 +8,9 @@
 // that it fills the device: the first writes partial results to the workspace,
 // the second adds them up in the order of the parts.
 //
-//   Map     a thread takes one vector after another, strided by the grid.
+//   Map     a thread takes one vector after another, strided by the grid. Where
+//           inputs lie along another dim than outputs, a block takes a tile of
+//           both dims, and such inputs go through shared memory.
 //   Row     the threads of a row (a warp, or a block) take its vectors in turn,
 //           combine over the lanes of a vector, over a warp, over the warps.
 //           Short rows stay in registers between one reduction and the next.
@@ -33,9 +35,15 @@ struct DeviceSchedule {
   int64_t vectors = 1; ///< vectors of the vector dims
   /// Parts of the reduction; more than one makes two kernels.
   int64_t splits = 1;
+  /// Map: the dim along which inputs lie that go through shared memory, tile by
+  /// tile, because outputs lie along another; -1 for none.
+  int64_t turnedDim = -1;
   /// Map: blocks. Row: threads of a row and rows of a block.
   int64_t blocks = 1, threads = 1, rows = 1;
   bool registers = false; ///< Row: vectors stay in registers
+  /// Row: bytes of shared memory in which a row's inputs stay, 0 if they do
+  /// not.
+  int64_t cacheBytes = 0;
   /// Column: threads along columns and along rows, blocks along columns, rows
   /// of a part.
   int64_t lanesX = 1, lanesY = 1, columnBlocks = 1, partRows = 1;
@@ -58,13 +66,24 @@ public:
   DeviceLaunch emitCombine();
 
 private:
+  Value loadLanes(const Operand &operand, Value pointer, Point &point) override;
   DeviceLaunch emitMap();
+  DeviceLaunch emitTurned();
   DeviceLaunch emitRow();
   DeviceLaunch emitRowCombine();
   DeviceLaunch emitColumn();
   DeviceLaunch emitColumnCombine();
   void emitRowRegisters(Scope &task, Value lane);
   void emitRowLoops(Scope &task, Value lane, Value first, Value last);
+  /// Row: `body` over the vectors `first` + lane, … below `last` of the current
+  /// row, each thread those of its own in turn; it gets the values so far and
+  /// returns the next. Values of the whole row go before the loops.
+  SmallVector<Value>
+  forVectors(Value first, Value last, Value lane, SmallVector<Value> values,
+             Scope &task, Scope &loop,
+             llvm::function_ref<SmallVector<Value>(Point &, Operation *,
+                                                   SmallVector<Value>)>
+                 body);
   void storeRowOutputs(Scope &task, Value lane, Value first, Value last);
   /// Reads the operands and the kernel's position; what is global goes before
   /// the code that follows.
@@ -86,8 +105,10 @@ private:
   SmallVector<Value> acrossRows(ArrayRef<ReduceOp> reduces,
                                 SmallVector<Value> values, Value x, Value y);
   Value shuffle(Value value, int32_t mask);
-  /// The kernel's shared memory; `bytes` is the most that is ever used.
-  Value getShared();
+  /// `bytes` of static shared memory.
+  Value getShared(int64_t bytes);
+  /// The shared memory of reductions, enough for the largest phase.
+  Value getReduceMemory();
   void barrier();
   void setColumnValues(ArrayRef<ReduceOp> reduces, ArrayRef<Value> values,
                        Scope &task, Scope &column);
@@ -99,6 +120,14 @@ private:
   Value workspace;
   Value thread, blockX, blockY;
   Value sharedMemory;
+  /// Map: where tiles of turned inputs lie in shared memory, and the element of
+  /// the current point in each.
+  DenseMap<const Operand *, Value> turned;
+  Value turnedElement;
+  /// Row: where inputs lie in shared memory, and whether they do already.
+  DenseMap<const Operand *, int64_t> cache;
+  Value cacheMemory;
+  bool isCached = false;
 };
 
 } // namespace mlir::blurt

@@ -40,6 +40,9 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
            << elementA << " into " << elementC
            << ", which the CUDA target cannot, expected f32 or bf16";
   GemmProblem p = GemmProblem::get(op);
+  if (op.getBias() && p.c.transposed)
+    return op.emitOpError("has a bias along rows of the stored output, which "
+                          "the library does not add");
   int64_t compute = elementA.isBF16() ? 2 : op.getTf32() ? 1 : 0;
   Builder b(op.getContext());
   SmallVector<NamedAttribute> fields;
@@ -47,10 +50,10 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
     fields.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
   };
   set("compute", compute);
-  set("epilogue", 0);
+  set("epilogue", op.getBias() ? 1 : 0);
   set("dtype_ab", *dtypeA);
   set("dtype_c", *dtypeC);
-  set("dtype_extra", 0);
+  set("dtype_extra", op.getBias() ? 1 : 0);
   set("trans_a", p.transA);
   set("trans_b", p.transB);
   set("accumulate", op.getC() ? 1 : 0);
@@ -77,7 +80,8 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
       builder, loc, LLVM::LLVMPointerType::get(builder.getContext()));
   host.call(builder, loc, "blurt_device_product",
             {index, host.getPointer(p.aValue), host.getPointer(p.bValue),
-             host.getPointer(out), none});
+             host.getPointer(out),
+             op.getBias() ? host.getPointer(op.getBias()) : none});
   return success();
 }
 
@@ -279,6 +283,9 @@ LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
     launch.grid = {int32_t(llvm::divideCeil(rows, kThreads / 32)),
                    int32_t(columnBlocks), 1};
     launch.block = {int32_t(kThreads), 1, 1};
+    launch.bytes =
+        getOperandBytes({op.getIds(), op.getUpdates(), op.getOuts()[0]});
+    launch.flops = count * columns;
     return launch;
   };
   std::string key = getStructureKey(op) + " " + std::to_string(alignUpdates) +
@@ -332,6 +339,7 @@ LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, CudaHost &host) {
     DeviceLaunch launch;
     launch.grid = {int32_t(blocks), 1, 1};
     launch.block = {int32_t(kThreads), 1, 1};
+    launch.bytes = 2 * getOperandBytes(op.getRows());
     return launch;
   };
   int32_t kernel =
@@ -391,18 +399,32 @@ static LogicalResult checkElement(Operation *op, Type element) {
             "or bf16";
 }
 
+/// Operations of one product of all queries with all keys, or of the half that
+/// a causal one needs. With a position, how many keys there are is not known.
+static int64_t getProductFlops(const AttentionShape &shape) {
+  int64_t flops =
+      2 * shape.batch * shape.heads * shape.queries * shape.keys * shape.depth;
+  return shape.causal && !shape.hasPosition ? flops / 2 : flops;
+}
+
 using EmitKernel = llvm::function_ref<FailureOr<DeviceLaunch>(StringRef)>;
 
 /// The number of the kernel that `emit` makes, or failure after its error; and
 /// of its form for sm_90a, by `kernel`, if it has one.
-static FailureOr<int32_t>
-getKernel(CudaHost &host, const std::string &key, StringRef name, Operation *op,
-          unsigned numArguments, const AttentionShape &shape,
-          std::optional<AttentionKernel> kernel, EmitKernel emit) {
+static FailureOr<int32_t> getKernel(CudaHost &host, const std::string &key,
+                                    StringRef name, Operation *op,
+                                    unsigned numArguments, int64_t bytes,
+                                    int64_t flops, const AttentionShape &shape,
+                                    std::optional<AttentionKernel> kernel,
+                                    EmitKernel emit) {
   bool ok = true;
   auto checked = [&](FailureOr<DeviceLaunch> launch) {
     ok &= succeeded(launch);
-    return succeeded(launch) ? *launch : DeviceLaunch();
+    if (failed(launch))
+      return DeviceLaunch();
+    launch->bytes = bytes;
+    launch->flops = flops;
+    return *launch;
   };
   auto plain = [&](StringRef symbol) { return checked(emit(symbol)); };
   std::optional<AttentionTiles> tiles;
@@ -435,7 +457,8 @@ LogicalResult blurt::emitAttention(AttentionOp op, CudaHost &host) {
   llvm::append_range(operands, ValueRange{o, lse});
   std::string key = getStructureKey(op) + " " + std::to_string(shape.alignment);
   FailureOr<int32_t> kernel =
-      getKernel(host, key, "attention", op, operands.size(), shape,
+      getKernel(host, key, "attention", op, operands.size(),
+                getOperandBytes(operands), 2 * getProductFlops(shape), shape,
                 AttentionKernel::Forward, [&](StringRef symbol) {
                   return emitAttentionForward(host.getKernels(), op.getLoc(),
                                               symbol, shape);
@@ -472,10 +495,15 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
                     std::to_string(shape.alignment) + " " +
                     std::to_string(shape.scalarAlignment);
   auto launch = [&](StringRef name, std::optional<AttentionKernel> kernel,
-                    ArrayRef<Value> operands,
+                    ArrayRef<Value> operands, int64_t flops,
                     EmitKernel emit) -> LogicalResult {
-    FailureOr<int32_t> number = getKernel(host, key + name.str(), name, op,
-                                          operands.size(), shape, kernel, emit);
+    int64_t bytes = getAttentionDeltaBytes(shape);
+    for (Value operand : operands)
+      if (operand != delta)
+        bytes += getOperandBytes(operand);
+    FailureOr<int32_t> number =
+        getKernel(host, key + name.str(), name, op, operands.size(), bytes,
+                  flops, shape, kernel, emit);
     if (failed(number))
       return failure();
     host.launch(builder, op.getLoc(), *number, operands);
@@ -490,18 +518,23 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
     llvm::append_range(all, written);
     return all;
   };
+  // Five products by the usual count; each kernel computes the scores anew.
+  int64_t product = getProductFlops(shape);
+  int64_t rowFlops =
+      2 * shape.batch * shape.heads * shape.queries * shape.depth;
   return failure(
       failed(launch("attention_delta", std::nullopt,
-                    {op.getO(), op.getDO(), delta},
+                    {op.getO(), op.getDO(), delta}, rowFlops,
                     [&](StringRef symbol) {
                       return emitAttentionDelta(module, loc, symbol, shape);
                     })) ||
       failed(launch("attention_grad_q", AttentionKernel::GradQ, with({dQ}),
+                    3 * product,
                     [&](StringRef symbol) {
                       return emitAttentionGradQ(module, loc, symbol, shape);
                     })) ||
       failed(launch("attention_grad_kv", AttentionKernel::GradKV,
-                    with({dK, dV}), [&](StringRef symbol) {
+                    with({dK, dV}), 4 * product, [&](StringRef symbol) {
                       return emitAttentionGradKV(module, loc, symbol, shape);
                     })));
 }

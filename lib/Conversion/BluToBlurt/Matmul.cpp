@@ -66,8 +66,8 @@ static Value createGemm(Lowering &l, const Operand &a, const Operand &b,
                         ArrayRef<int64_t> resultShape, Type element) {
   return GemmOp::create(l.builder, l.loc,
                         TypeRange(RankedTensorType::get(resultShape, element)),
-                        a.value, b.value, /*c=*/Value(), ValueRange(),
-                        a.transposed, b.transposed)
+                        a.value, b.value, /*c=*/Value(), /*bias=*/Value(),
+                        ValueRange(), a.transposed, b.transposed)
       .getResult(0);
 }
 
@@ -187,9 +187,10 @@ Value blutrain::accumulateGemm(Lowering &l, Value product, Value addend,
   if (!ownsAddend && !isOverwritable(addend, l.builder.getInsertionBlock()))
     return {};
   Value c = l.reshape(addend, tensorType(gemmResult).getShape());
-  auto sum = GemmOp::create(
-      l.builder, gemm.getLoc(), TypeRange(gemmResult.getType()), gemm.getA(),
-      gemm.getB(), c, ValueRange(), gemm.getTransA(), gemm.getTransB());
+  auto sum =
+      GemmOp::create(l.builder, gemm.getLoc(), TypeRange(gemmResult.getType()),
+                     gemm.getA(), gemm.getB(), c, /*bias=*/Value(),
+                     ValueRange(), gemm.getTransA(), gemm.getTransB());
   return l.reshape(sum.getResult(0), tensorType(product).getShape());
 }
 

@@ -16,7 +16,8 @@
 //
 // Environment: BLURT_LIBCUDA and BLURT_CUBLASLT name the libraries' files,
 // BLURT_DEVICE the GPU, BLURT_FORCE_PTX=1 takes the PTX image, BLURT_SYNC=1
-// waits after every kernel and product, so that an error names its own.
+// waits after every kernel and product, so that an error names its own,
+// BLURT_NO_GRAPH=1 queues every step anew.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +27,7 @@
 #include "blurt/Allocator.h"
 #include "blurt/blurt.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +42,7 @@ struct EventObject;
 struct ModuleObject;
 struct FunctionObject;
 struct TensorMap;
+struct GraphExecObject;
 template <typename... Parameters> struct Entry;
 } // namespace cuda
 
@@ -127,6 +130,8 @@ std::unique_ptr<Backend> createPinnedBackend(CudaDevice &device);
 
 /// The device to use: `requested` unless negative, else BLURT_DEVICE, else 0.
 int resolveDevice(int64_t requested);
+/// True if the environment has the variable and it is not 0.
+bool environmentFlag(const char *name);
 /// The CUDA version that `program` needs of the driver.
 int requiredCudaVersion(const blurt_program &program);
 
@@ -138,11 +143,32 @@ const blurt_image &chooseImage(const blurt_device_code &code, int capability,
 /// "sm_90a", "compute_80".
 std::string imageName(const blurt_image &image);
 
-/// Device time of the launches of one kernel or product.
-struct KernelTime {
+/// What a launch of a kernel, a product or a copy is, and does at least.
+struct DeviceWork {
   std::string name, source;
+  bool isKernel = false; ///< has a grid and blocks
+  uint32_t grid[3] = {}, block[3] = {};
+  uint64_t bytes = 0, flops = 0; ///< 0 if not known
+};
+
+/// Device time of all launches of one.
+struct KernelTime {
+  DeviceWork work;
   uint64_t count = 0;
   double milliseconds = 0;
+};
+
+/// One launch, in milliseconds from the start of the clock.
+struct DeviceSpan {
+  int32_t item;  ///< as CudaCode::describe takes it
+  int32_t round; ///< which startTimes it came after, from 0
+  double start, milliseconds;
+};
+
+/// What the device reaches, measured; 0 if that was not possible.
+struct DeviceCeilings {
+  double bytesPerSecond = 0, flopsPerSecond = 0;
+  std::string copy, product; ///< how
 };
 
 class CudaProducts;
@@ -161,6 +187,8 @@ public:
   void product(int32_t index, const void *a, const void *b, void *c,
                const void *extra) noexcept;
   void storeI64(void *to, int64_t value) noexcept;
+  /// Says that inputs or results were copied.
+  void copied(bool in);
 
   /// Throws the first error since the last call.
   void rethrow();
@@ -171,10 +199,26 @@ public:
   /// "cuBLASLt 13.0.2", or nothing if the program has no products.
   std::string library() const;
 
-  /// Times every kernel and product from now on, until `takeTimes`.
+  /// True if the device is waited for after every launch.
+  bool waits() const { return waitEach; }
+  /// In a capture every launch is checked to have gone into it.
+  void setCapturing(bool value) { capturing = value; }
+
+  /// Starts the clock that spans are told by, when the queue has run empty.
+  void startClock();
+  /// Times every kernel and product from now on, until `stopTimes`; starts the
+  /// clock if it does not run.
   void startTimes();
-  /// Waits for the device; the longest in all first.
-  std::vector<KernelTime> takeTimes();
+  void stopTimes() { timing = false; }
+  bool times() const { return timing; }
+  /// Waits for the device; in the order of the queue. The clock stops.
+  std::vector<DeviceSpan> takeSpans();
+  /// The longest in all first.
+  std::vector<KernelTime> sumUp(const std::vector<DeviceSpan> &spans) const;
+  DeviceWork describe(int32_t item) const;
+  /// With memory that is free now: a large copy, and a large product in the
+  /// precision that most of the program's products have.
+  DeviceCeilings measureCeilings();
 
 private:
   void keep(const std::string &error) noexcept;
@@ -196,10 +240,31 @@ private:
   std::string fileHash;
   std::optional<std::string> firstError;
   bool waitEach = false;
+  bool capturing = false;
 
-  bool timing = false;
+  bool timing = false, clockRuns = false;
   std::vector<CudaDevice::Event> marks;
-  std::vector<int32_t> marked; ///< kernels from 0, products from -1 down
+  /// What ended at marks[1], marks[2], …: kernels from 0, products from -1
+  /// down, and from the least number up what the table does not have.
+  std::vector<int32_t> marked;
+};
+
+/// All work of an entry, captured once and then launched as one.
+class CudaGraph {
+public:
+  /// `queue` queues the work. Throws Error that names the op at fault.
+  CudaGraph(CudaDevice &device, CudaCode &code, const std::string &entry,
+            const std::function<void()> &queue);
+  ~CudaGraph();
+  CudaGraph(const CudaGraph &) = delete;
+  CudaGraph &operator=(const CudaGraph &) = delete;
+
+  void launch() const;
+
+private:
+  CudaDevice &device;
+  std::string what;
+  cuda::GraphExecObject *exec = nullptr;
 };
 
 /// Times candidates of every product of `program` and writes the best to

@@ -12,7 +12,9 @@
 // A program for CUDA runs in a queue: its inputs and scalars are written to one
 // of two pinned buffers and copied at the start of the call, outputs of one
 // number are copied back at its end. So the host may prepare and queue the next
-// call, and only then ask for the numbers of the one before.
+// call, and only then ask for the numbers of the one before. The work between
+// the copies is captured in an entry's second call, and from then on launched
+// as one graph unless times are taken.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,6 +39,7 @@ struct SessionOptions {
   unsigned threads = 1;
   int64_t device = -1; ///< as resolveDevice takes it
   std::string tune;    ///< a file of the command tune, or nothing
+  bool graphs = true;  ///< launch entries as graphs
 };
 
 /// Bytes of a device that runs a program.
@@ -116,6 +119,8 @@ private:
 
   void startDevice(const SessionOptions &options);
   void planTransfers();
+  /// Does or queues the work of `entry` on what is in the arena.
+  void runEntry(const blurt_entry &entry);
   std::byte *staged(uint64_t call, const blurt_tensor &tensor);
   /// Marks what `entry` finds written: the state and its inputs.
   void markReadable(ShadowMemory &shadow, const blurt_entry &entry);
@@ -132,6 +137,9 @@ private:
   const blurt_entry *running = nullptr;
 
   std::vector<Layout> layouts; ///< by entry
+  bool useGraphs = false;
+  std::vector<uint64_t> plainRuns;                ///< by entry
+  std::vector<std::unique_ptr<CudaGraph>> graphs; ///< by entry
   std::byte *buffers[kBuffers] = {};
   CudaDevice::Event began[kEvents] = {}, ended[kEvents] = {};
   uint64_t calls = 0, finished = 0;

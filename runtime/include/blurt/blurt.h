@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 3
+#define BLURT_ABI_VERSION 4
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -129,6 +129,11 @@ typedef struct blurt_device_kernel {
   uint32_t num_maps;
   uint32_t reserved; /* 0 */
   const blurt_device_map *maps;
+
+  /* Of one launch, for profiles: what it must read and write, each operand
+   * once, and its arithmetic operations; 0 if not known.
+   */
+  uint64_t bytes, flops;
 } blurt_device_kernel;
 
 /* All kernels of the program for one architecture. Kernel i computes the same

@@ -31,8 +31,15 @@ using Module = struct ModuleObject *;
 using Function = struct FunctionObject *;
 using Stream = struct StreamObject *;
 using Event = struct EventObject *;
+using Graph = struct GraphObject *;
+using GraphExec = struct GraphExecObject *;
 
-enum : Result { OutOfMemory = 2, NoDevice = 100, NotFound = 500 };
+enum : Result {
+  OutOfMemory = 2,
+  NoDevice = 100,
+  NotFound = 500,
+  CaptureInvalidated = 901
+};
 
 enum DeviceAttribute : int {
   MaxSharedPerBlock = 8,
@@ -58,6 +65,10 @@ enum TensorMapPromotion : int { MapPromotionL2At256 = 3 };
 enum TensorMapFill : int { MapFillZeros = 0 };
 
 enum JitOption : int { ErrorLog = 5, ErrorLogBytes = 6 };
+
+/// A relaxed capture leaves other calls alone that do not touch its stream.
+enum CaptureMode : int { CaptureRelaxed = 2 };
+enum CaptureStatus : int { CaptureNone = 0, CaptureActive = 1 };
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventBlockingWait = 1;
@@ -139,6 +150,15 @@ constexpr uint32_t kReductionsInComputeType = 2;
   F(StreamCreate, "cuStreamCreate", Stream *, unsigned)                        \
   F(StreamDestroy, "cuStreamDestroy_v2", Stream)                               \
   F(StreamSynchronize, "cuStreamSynchronize", Stream)                          \
+  F(StreamBeginCapture, "cuStreamBeginCapture_v2", Stream, CaptureMode)        \
+  F(StreamEndCapture, "cuStreamEndCapture", Stream, Graph *)                   \
+  F(StreamIsCapturing, "cuStreamIsCapturing", Stream, CaptureStatus *)         \
+  F(GraphInstantiate, "cuGraphInstantiateWithFlags", GraphExec *, Graph,       \
+    unsigned long long)                                                        \
+  F(GraphUpload, "cuGraphUpload", GraphExec, Stream)                           \
+  F(GraphLaunch, "cuGraphLaunch", GraphExec, Stream)                           \
+  F(GraphDestroy, "cuGraphDestroy", Graph)                                     \
+  F(GraphExecDestroy, "cuGraphExecDestroy", GraphExec)                         \
   F(EventCreate, "cuEventCreate", Event *, unsigned)                           \
   F(EventDestroy, "cuEventDestroy_v2", Event)                                  \
   F(EventRecord, "cuEventRecord", Event, Stream)                               \

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Abi.h"
+#include "Items.h"
 #include "Products.h"
 #include "blurt/Context.h"
 #include "blurt/Cuda.h"
@@ -12,16 +13,14 @@
 #include "blurt/File.h"
 #include "blurt/Random.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 
 using namespace blurt;
 
-static bool flagSet(const char *name) {
+bool blurt::environmentFlag(const char *name) {
   const char *value = std::getenv(name);
   return value && *value && std::strcmp(value, "0") != 0;
 }
@@ -65,12 +64,13 @@ const blurt_image &blurt::chooseImage(const blurt_device_code &code,
 CudaCode::CudaCode(CudaDevice &device, const blurt_program &program)
     : device(device), code(*program.device) {
   const cuda::Driver &api = device.driver();
-  waitEach = flagSet("BLURT_SYNC");
+  waitEach = environmentFlag("BLURT_SYNC");
   // A program may be made of products alone.
   if (code.num_kernels == 0)
     return;
-  chosen = &chooseImage(code, device.capability(), flagSet("BLURT_FORCE_PTX"),
-                        device.description());
+  chosen =
+      &chooseImage(code, device.capability(),
+                   environmentFlag("BLURT_FORCE_PTX"), device.description());
   std::array<char, 8192> log = {};
   cuda::JitOption options[] = {cuda::ErrorLog, cuda::ErrorLogBytes};
   void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
@@ -160,6 +160,8 @@ std::string CudaCode::itemText(int32_t item) const {
     const blurt_device_kernel &kernel = kernelOf(item);
     return std::string("kernel '") + kernel.symbol + "' of " + kernel.source;
   }
+  if (item < -code.num_gemms)
+    return describe(item).name;
   const blurt_device_gemm &g = code.gemms[-1 - item];
   return "product " + productString(g) + " of " + g.source;
 }
@@ -187,6 +189,16 @@ bool CudaCode::queued(int result, const char *call, int32_t item) noexcept {
       keep(device.failureText("cuStreamSynchronize", late, itemText(item)));
       return false;
     }
+  if (capturing) {
+    cuda::CaptureStatus status = cuda::CaptureNone;
+    const cuda::Driver &api = device.driver();
+    int late = api.StreamIsCapturing(device.stream(), &status);
+    if (late || status != cuda::CaptureActive) {
+      keep(device.failureText(call, late ? late : cuda::CaptureInvalidated,
+                              itemText(item)));
+      return false;
+    }
+  }
   if (timing)
     mark(item);
   return true;
@@ -263,53 +275,11 @@ void CudaCode::storeI64(void *to, int64_t value) noexcept {
   for (unsigned half : {0u, 1u})
     if (int result = api.MemsetD32Async(address + 4 * half,
                                         uint32_t(bits >> (32 * half)), 1,
-                                        device.stream()))
-      return keep(device.failureText(api.MemsetD32Async.name, result,
-                                     "the store of an index"));
-}
-
-void CudaCode::mark(int32_t item) {
-  try {
-    if (marked.size() + 1 >= marks.size())
-      marks.push_back(device.createEvent());
-    marked.push_back(item);
-    device.record(marks[marked.size()]);
-  } catch (const std::exception &error) {
-    keep(error.what());
-  }
-}
-
-void CudaCode::startTimes() {
-  timing = true;
-  marked.clear();
-  // Made beforehand, so that the queue does not run dry while they are made.
-  constexpr size_t some = 4096;
-  while (marks.size() < some)
-    marks.push_back(device.createEvent());
-  // The step before is still running, so the queue stays ahead of the device.
-  device.record(marks[0]);
-}
-
-std::vector<KernelTime> CudaCode::takeTimes() {
-  timing = false;
-  device.synchronize("the timed step");
-  std::map<int32_t, KernelTime> sums;
-  for (size_t i = 0; i < marked.size(); ++i) {
-    KernelTime &sum = sums[marked[i]];
-    ++sum.count;
-    sum.milliseconds += device.elapsed(marks[i], marks[i + 1]);
-  }
-  std::vector<KernelTime> result;
-  for (auto &[item, sum] : sums) {
-    sum.name = item >= 0 ? kernelOf(item).symbol
-                         : productString(code.gemms[-1 - item]);
-    sum.source =
-        item >= 0 ? kernelOf(item).source : code.gemms[-1 - item].source;
-    result.push_back(std::move(sum));
-  }
-  std::sort(result.begin(), result.end(),
-            [](auto &a, auto &b) { return a.milliseconds > b.milliseconds; });
-  return result;
+                                        device.stream())) {
+      queued(result, api.MemsetD32Async.name, kStore);
+      return;
+    }
+  queued(0, api.MemsetD32Async.name, kStore);
 }
 
 void blurt_launch(void *ctx, int32_t index, void *const *args) {

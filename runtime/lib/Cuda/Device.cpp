@@ -161,8 +161,14 @@ MemoryInfo CudaDevice::memoryInfo() const {
 void CudaDevice::book(const std::string &reserve) {
   MemoryInfo info = memoryInfo();
   uint64_t used = info.total - info.free;
-  booked.push_back({reserve, used > lastUsed ? used - lastUsed : 0});
+  uint64_t bytes = used > lastUsed ? used - lastUsed : 0;
   lastUsed = used;
+  for (DeviceReserve &earlier : booked)
+    if (earlier.name == reserve) {
+      earlier.bytes += bytes;
+      return;
+    }
+  booked.push_back({reserve, bytes});
 }
 
 namespace {

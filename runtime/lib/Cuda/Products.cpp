@@ -47,6 +47,25 @@ std::string blurt::productString(const blurt_device_gemm &g) {
          matrix(g.dtype_c, g.m, g.n);
 }
 
+uint64_t blurt::productFlops(const blurt_device_gemm &g) {
+  return 2 * uint64_t(g.batch) * uint64_t(g.m) * uint64_t(g.n) * uint64_t(g.k);
+}
+
+uint64_t blurt::productBytes(const blurt_device_gemm &g) {
+  auto matrices = [&](int64_t rows, int64_t columns, int64_t stride) {
+    return uint64_t(rows) * uint64_t(columns) *
+           uint64_t(stride == 0 ? 1 : g.batch);
+  };
+  uint64_t bytes =
+      (matrices(g.m, g.k, g.stride_a) + matrices(g.k, g.n, g.stride_b)) *
+      dtypeSize(g.dtype_ab);
+  bytes += matrices(g.m, g.n, g.stride_c) * dtypeSize(g.dtype_c) *
+           (g.accumulate ? 2 : 1);
+  if (g.epilogue == BLURT_EPILOGUE_BIAS)
+    bytes += uint64_t(g.n) * dtypeSize(g.dtype_extra);
+  return bytes;
+}
+
 ordered_json blurt::productKey(const blurt_device_gemm &g) {
   ordered_json key;
   key["compute"] = computeName(g.compute);

@@ -81,6 +81,14 @@ nlohmann::ordered_json productKey(const blurt_device_gemm &gemm);
 /// "bf16[64, 768] · bf16[768, 3072] -> f32[64, 3072]".
 std::string productString(const blurt_device_gemm &gemm);
 
+/// Arithmetic operations of one product; what it reads and writes at least.
+uint64_t productFlops(const blurt_device_gemm &gemm);
+uint64_t productBytes(const blurt_device_gemm &gemm);
+
+/// Random numbers in [-1, 1), the same block over and over.
+void fillRandom(CudaDevice &device, std::byte *to, uint64_t bytes,
+                int32_t dtype);
+
 std::string algorithmText(const cuda::Algorithm &algorithm);
 
 } // namespace blurt

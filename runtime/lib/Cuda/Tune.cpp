@@ -55,26 +55,6 @@ private:
   void *memory;
 };
 
-/// Random numbers in [-1, 1), the same block over and over.
-void fillRandom(CudaDevice &device, std::byte *to, uint64_t bytes,
-                int32_t dtype) {
-  constexpr size_t count = 1 << 18;
-  RandomStream random(1, "tune");
-  std::vector<std::byte> block(count * dtypeSize(dtype));
-  for (size_t i = 0; i < count; ++i) {
-    float value = float(2 * random.uniform(i) - 1);
-    if (dtype == BLURT_BF16) {
-      uint16_t narrow = toBf16(value);
-      std::memcpy(block.data() + 2 * i, &narrow, 2);
-    } else {
-      std::memcpy(block.data() + 4 * i, &value, 4);
-    }
-  }
-  for (uint64_t at = 0; at < bytes; at += block.size())
-    device.write(to + at, block.data(),
-                 std::min<uint64_t>(block.size(), bytes - at));
-}
-
 class Tuner {
 public:
   Tuner(const blurt_program &program, int64_t ordinal, int repeat)
@@ -188,6 +168,25 @@ private:
 };
 
 } // namespace
+
+void blurt::fillRandom(CudaDevice &device, std::byte *to, uint64_t bytes,
+                       int32_t dtype) {
+  constexpr size_t count = 1 << 18;
+  RandomStream random(1, "tune");
+  std::vector<std::byte> block(count * dtypeSize(dtype));
+  for (size_t i = 0; i < count; ++i) {
+    float value = float(2 * random.uniform(i) - 1);
+    if (dtype == BLURT_BF16) {
+      uint16_t narrow = toBf16(value);
+      std::memcpy(block.data() + 2 * i, &narrow, 2);
+    } else {
+      std::memcpy(block.data() + 4 * i, &value, 4);
+    }
+  }
+  for (uint64_t at = 0; at < bytes; at += block.size())
+    device.write(to + at, block.data(),
+                 std::min<uint64_t>(block.size(), bytes - at));
+}
 
 void blurt::tuneProducts(const blurt_program &program, int64_t ordinal,
                          int repeat, const std::string &path, bool quiet) {

@@ -27,13 +27,14 @@ struct CommonOptions {
   int64_t threads = 0; ///< 0: chosen by resolveThreadCount
   int64_t device = -1; ///< negative: chosen by resolveDevice
   std::string tune;
+  bool noGraph = false;
   bool quiet = false;
 
   SessionOptions session() const;
 };
 
 struct TrainOptions : CommonOptions {
-  std::string data, val, init, metrics, save, dumpGrads;
+  std::string data, val, init, metrics, save, dumpGrads, profile;
   int64_t steps = 0, valEvery = 0, valBatches = 0;
   Schedule schedule;
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;

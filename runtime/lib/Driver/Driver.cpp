@@ -63,6 +63,14 @@ void addTune(CLI::App &command, CommonOptions &options,
                        "wrote them");
 }
 
+void addNoGraph(CLI::App &command, CommonOptions &options,
+                const blurt_program &program) {
+  if (program.device)
+    command.add_flag("--no-graph", options.noGraph,
+                     "queue kernels one by one instead of as one graph; the "
+                     "results are the same");
+}
+
 void addCommon(CLI::App &command, CommonOptions &options,
                const blurt_program &program) {
   addDevice(command, options, program);
@@ -96,9 +104,9 @@ struct Unsupported {
     options.emplace_back(
         command.add_option(flag, values, "")->group("")->expected(1), why);
   }
-  void flag(CLI::App &command, const std::string &flag) {
-    options.emplace_back(command.add_flag(flag, seen, "")->group(""),
-                         "not supported by this build");
+  void flag(CLI::App &command, const std::string &flag,
+            const std::string &why = "not supported by this build") {
+    options.emplace_back(command.add_flag(flag, seen, "")->group(""), why);
   }
   void check() const {
     for (const auto &[option, why] : options)
@@ -111,6 +119,7 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
                  const blurt_program &program) {
   addCommon(command, o, program);
   addTune(command, o, program);
+  addNoGraph(command, o, program);
   command
       .add_option("--data", o.data, "token shards, a glob pattern in quotes")
       ->required();
@@ -181,12 +190,23 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
   unsupported.flag(command, "--resume");
   unsupported.option(command, "--timeout");
   unsupported.option(command, "--devices");
-  if (program.device)
-    command.add_flag("--kernel-times", o.kernelTimes,
-                     "print the device's time by kernel in one step");
-  else
-    for (const char *flag : {"--tune", "--device"})
-      unsupported.option(command, flag, "not needed for target cpu");
+  if (program.device) {
+    auto *times =
+        command.add_flag("--kernel-times", o.kernelTimes,
+                         "print the device's time by kernel in one step; "
+                         "implies --no-graph");
+    command
+        .add_option("--profile", o.profile,
+                    "write a trace of a few steps (Chrome's JSON, which "
+                    "Perfetto reads too), and print the device's time by "
+                    "kernel in them")
+        ->excludes(times);
+    return;
+  }
+  for (const char *flag : {"--tune", "--device"})
+    unsupported.option(command, flag, "not needed for target cpu");
+  unsupported.flag(command, "--no-graph", "not needed for target cpu");
+  unsupported.option(command, "--profile", "not supported for target cpu");
 }
 
 void finishTrain(const CLI::App &command, TrainOptions &o) {
@@ -200,8 +220,8 @@ void finishTrain(const CLI::App &command, TrainOptions &o) {
   checkFinite("momentum", o.momentum, 0, 1);
   checkFinite("clip", o.clip, 0, infinity);
   o.schedule.steps = o.steps;
-  checkNamed(command,
-             {"--init", "--val", "--metrics", "--save", "--dump-grads"});
+  checkNamed(command, {"--init", "--val", "--metrics", "--save", "--dump-grads",
+                       "--profile"});
   if (o.schedule.kind == ScheduleKind::Constant && command.count("--min-lr"))
     throw badInput("--min-lr: needs --schedule linear or cosine");
   if (o.val.empty())
@@ -224,6 +244,7 @@ void defineEval(CLI::App &command, EvalOptions &o,
                 const blurt_program &program) {
   addCommon(command, o, program);
   addTune(command, o, program);
+  addNoGraph(command, o, program);
   command
       .add_option("--data", o.data, "token shards, a glob pattern in quotes")
       ->required();
@@ -242,6 +263,7 @@ void defineGenerate(CLI::App &command, GenerateOptions &o,
                     const blurt_program &program) {
   addCommon(command, o, program);
   addTune(command, o, program);
+  addNoGraph(command, o, program);
   command.add_option("--weights", o.weights, "weights (safetensors)")
       ->required();
   auto *prompt = command.add_option(
@@ -373,7 +395,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
 } // namespace
 
 SessionOptions CommonOptions::session() const {
-  return {resolveThreadCount(threads), device, tune};
+  return {resolveThreadCount(threads), device, tune, !noGraph};
 }
 
 int blurt::runProgram(const blurt_program &program, int argc, char **argv) {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Commands.h"
+#include "Profile.h"
 #include "Progress.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
@@ -43,7 +44,15 @@ public:
     reader.emplace("--data", *stream, inputs.rows, inputs.length);
     if (options.shuffle)
       reader->shuffle(uint64_t(options.seed));
-    session.emplace(program, options.session());
+    SessionOptions sessionOptions = options.session();
+    sessionOptions.graphs &= !options.kernelTimes;
+    session.emplace(program, sessionOptions);
+    // Late enough that caches and clocks have settled, if there is time.
+    int64_t count =
+        std::min<int64_t>(options.kernelTimes ? 1 : 3, options.steps);
+    int64_t late = options.kernelTimes ? 10 : 5;
+    if (options.kernelTimes || !options.profile.empty())
+      profile.emplace(*session, std::min(late, options.steps - count), count);
     if (!options.val.empty())
       validation.emplace(*session, requireEntry(program, "eval", "--val"),
                          "--val", options.val, options.valBatches, "--val");
@@ -61,12 +70,11 @@ public:
         retire(0, progress);
         validate(step, progress);
       }
-      bool timed = options.kernelTimes && step == timedStep();
-      if (timed)
-        session->code()->startTimes();
+      if (profile)
+        profile->before(step);
       queueStep(step);
-      if (timed)
-        times = session->code()->takeTimes();
+      if (profile)
+        profile->after(step);
       bool first = step == 0 && !options.dumpGrads.empty();
       retire(first ? 0 : session->callsAhead(), progress);
       if (first)
@@ -103,9 +111,6 @@ private:
     double rate;
     double seconds;
   };
-
-  /// Late enough that caches and clocks have settled.
-  int64_t timedStep() const { return std::min<int64_t>(10, options.steps - 1); }
 
   /// Reads the numbers of queued steps until only `ahead` are left.
   void retire(size_t ahead, Progress &progress) {
@@ -159,10 +164,18 @@ private:
     if (!options.metrics.empty())
       checkWritable("--metrics", options.metrics, uint64_t(options.steps) * 128,
                     /*device=*/true);
+    if (!options.profile.empty())
+      checkWritable("--profile", options.profile, uint64_t(1) << 20);
   }
 
   void queueStep(int64_t step) {
     Pending queued{step, 0, options.schedule.rate(step), Clock::now()};
+    Clock::time_point from = queued.start;
+    auto spent = [&](const char *what) {
+      if (profile)
+        profile->host(what, step, from);
+      from = Clock::now();
+    };
     reader->read(uint64_t(step),
                  reinterpret_cast<int32_t *>(session->stage(*inputs.tokens)),
                  reinterpret_cast<int32_t *>(session->stage(*inputs.targets)));
@@ -170,6 +183,7 @@ private:
       if (const blurt_tensor *t = findTensor(entry, BLURT_SCALAR, name))
         session->writeScalar(*t, value);
     };
+    spent("read the batch");
     set("lr", queued.rate);
     set("beta1", options.beta1);
     set("beta2", options.beta2);
@@ -180,11 +194,15 @@ private:
     set("step", step + 1);
     set("seed", options.seed);
     queued.call = session->queue(entry);
+    spent("queue the step");
     pending.push_back(queued);
   }
 
   Result readStep(const Pending &queued) {
+    Clock::time_point from = Clock::now();
     session->finish(queued.call);
+    if (profile)
+      profile->host("wait for the results", queued.step, from);
     Result result{session->number(queued.call, loss),
                   gradNorm ? session->number(queued.call, *gradNorm) : 0,
                   queued.rate, 0};
@@ -192,6 +210,8 @@ private:
       bool follows = previousCall && *previousCall + 1 == queued.call;
       result.seconds = session->milliseconds(queued.call, follows) * 1e-3;
       previousCall = queued.call;
+      if (profile)
+        profile->took(queued.step, result.seconds);
     } else {
       std::chrono::duration<double> took = Clock::now() - queued.start;
       result.seconds = took.count();
@@ -242,6 +262,9 @@ private:
       line["pinned_bytes"] = memory.pinned;
       line["device_bytes"] = memory.used;
       line["device_bytes_at_start"] = memory.usedFirst;
+      for (const DeviceReserve &reserve : session->device()->reserves())
+        if (reserve.name != "arena")
+          line["reserves"][reserve.name] = reserve.bytes;
     }
   }
 
@@ -259,26 +282,10 @@ private:
                    formatBytes(memory.used).c_str(),
                    formatBytes(memory.usedFirst).c_str());
     }
-    if (options.kernelTimes)
-      printTimes();
-  }
-
-  void printTimes() const {
-    double sum = 0;
-    uint64_t count = 0;
-    for (const KernelTime &time : times) {
-      sum += time.milliseconds;
-      count += time.count;
-    }
-    std::printf("time by kernel in step %lld\n%10s %6s %6s  kernel\n",
-                static_cast<long long>(timedStep()), "ms", "share", "count");
-    for (size_t i = 0; i < std::min<size_t>(times.size(), 30); ++i)
-      std::printf("%10.3f %5.1f%% %6llu  %s  (%s)\n", times[i].milliseconds,
-                  100 * times[i].milliseconds / sum,
-                  static_cast<unsigned long long>(times[i].count),
-                  times[i].name.c_str(), times[i].source.c_str());
-    std::printf("%10.3f %6s %6llu  in all\n", sum, "",
-                static_cast<unsigned long long>(count));
+    if (profile && options.steps > 0)
+      profile->print();
+    if (!options.profile.empty())
+      profile->write(options.profile, program);
   }
 
   void validate(int64_t step, Progress &progress) {
@@ -307,7 +314,7 @@ private:
   std::optional<LineFile> metrics;
   std::deque<Pending> pending;
   std::optional<uint64_t> previousCall;
-  std::vector<KernelTime> times;
+  std::optional<Profile> profile;
 };
 
 } // namespace

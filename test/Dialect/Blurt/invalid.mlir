@@ -374,3 +374,27 @@ func.func @v7(%arena: memref<64xi8>) {
   %x = blurt.slot %arena offset 8 : memref<64xi8> -> memref<16xf32>
   return
 }
+
+// -----
+
+func.func @m6_length(%a: tensor<4x8xf32>, %b: tensor<8x3xf32>, %bias: tensor<4xf32>) {
+  // expected-error @+1 {{bias dim 0 is 4, expected 3}}
+  %c = blurt.gemm %a, %b bias %bias : (tensor<4x8xf32>, tensor<8x3xf32>, tensor<4xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @m6_element(%a: tensor<4x8xbf16>, %b: tensor<8x3xbf16>, %bias: tensor<3xbf16>) {
+  // expected-error @+1 {{bias has element type 'bf16', expected f32}}
+  %c = blurt.gemm %a, %b bias %bias : (tensor<4x8xbf16>, tensor<8x3xbf16>, tensor<3xbf16>) -> tensor<4x3xbf16>
+  return
+}
+
+// -----
+
+func.func @m6_both(%a: tensor<4x8xf32>, %b: tensor<8x3xf32>, %c: tensor<4x3xf32>, %bias: tensor<3xf32>) {
+  // expected-error @+1 {{has c and bias, expected one of them}}
+  %d = blurt.gemm %a, %b plus %c bias %bias : (tensor<4x8xf32>, tensor<8x3xf32>, tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
+  return
+}

@@ -351,6 +351,8 @@ void Evaluator::runGemm(blurt::GemmOp op) {
     }
     if (op.getC())
       sum += c.at(index);
+    if (op.getBias())
+      sum = roundTo(compute, sum) + values.at(op.getBias()).at(index.back());
     out.at(index) = roundTo(out.elementType, sum);
   });
 }

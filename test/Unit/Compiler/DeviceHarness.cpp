@@ -102,6 +102,8 @@ std::vector<DeviceReport> DeviceHarness::assemble(StringRef ptx, StringRef chip,
     llvm::raw_fd_ostream out(source, error);
     out << ptx;
   }
+  // A redirection does not truncate.
+  llvm::sys::fs::remove(log);
   std::string ptxas = findAssembler(), arch = ("-arch=" + chip).str();
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log),
                                           StringRef(log)};

@@ -46,8 +46,8 @@ void checkGemm(bool isDouble, int64_t batch, int64_t batchB, int64_t m,
   for (unsigned buffer : {a, b, c})
     h.randomize(buffer);
   GemmOp::create(h.builder(), TypeRange(), h.value(a), h.value(b),
-                 accumulate ? h.value(c) : Value(), ValueRange{h.value(c)},
-                 transA, transB);
+                 accumulate ? h.value(c) : Value(), Value(),
+                 ValueRange{h.value(c)}, transA, transB);
   std::vector<double> start = h.contents(c);
   ASSERT_TRUE(h.compile()) << h.dump;
   h.run(2);

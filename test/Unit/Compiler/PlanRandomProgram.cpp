@@ -257,8 +257,9 @@ void ProgramMaker::makeGemm() {
     return isMatrix(value) && shapeOf(value).equals({m, n});
   })
                        : Value();
-  auto gemm = blurt::GemmOp::create(builder, loc, TypeRange{typeFor({m, n})}, a,
-                                    b, c, ValueRange(), transA, transB);
+  auto gemm =
+      blurt::GemmOp::create(builder, loc, TypeRange{typeFor({m, n})}, a, b, c,
+                            Value(), ValueRange(), transA, transB);
   // Keep magnitudes in bounds.
   AffineMap identity = builder.getMultiDimIdentityMap(2);
   if (chance(50))
@@ -485,7 +486,7 @@ void ProgramMaker::makeUpdate(unsigned argument) {
   } else if (kind == 1 && shape.size() == 2) {
     Value a = makeFresh({shape[0], 3}), b = makeFresh({3, shape[1]});
     updated = blurt::GemmOp::create(builder, loc, TypeRange{old.getType()}, a,
-                                    b, old, ValueRange(), false, false)
+                                    b, old, Value(), ValueRange(), false, false)
                   .getResult(0);
   } else {
     AffineMap identity =

@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <random>
 
 using namespace blurt;
@@ -36,6 +37,9 @@ protected:
     EXPECT_NE(outcome.err.find(part), std::string::npos)
         << "got: " << outcome.err << "\nexpected: " << part;
   }
+  /// So little that measuring what the device reaches takes no time.
+  const std::string memory = "FAKE_CUDA_MEMORY=2400000 ";
+  const std::string log = "FAKE_CUDA_LOG=log.txt ";
   size_t count(const std::string &text, const std::string &part) {
     size_t found = 0;
     for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at)
@@ -112,19 +116,26 @@ TEST_F(CudaCommandLine, CallsOneEntry) {
 }
 
 TEST_F(CudaCommandLine, NeverWaitsForTheStepJustQueued) {
-  Outcome outcome = runCuda("train --data 'train_*.bin' --lr 0.1 --steps 6 "
-                            "--quiet",
-                            "FAKE_CUDA_LOG=log.txt");
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  std::string log = readFile(path("log.txt"));
-  log = log.substr(log.find("launch"));
   const std::string step = "launch mock_operands\nproduct by algorithm 1\n"
                            "launch mock_train\nlaunch mock_check\n";
-  std::string expected = step;
-  for (int i = 1; i < 6; ++i)
-    expected += step + "wait for event\n";
-  expected += "wait for event\n";
-  EXPECT_EQ(log.substr(0, expected.size()), expected);
+  for (bool graph : {false, true}) {
+    std::filesystem::remove(path("log.txt"));
+    Outcome outcome =
+        runCuda("train --data 'train_*.bin' --lr 0.1 --steps 6 --quiet" +
+                    std::string(graph ? "" : " --no-graph"),
+                "FAKE_CUDA_LOG=log.txt");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    std::string log = readFile(path("log.txt"));
+    log = log.substr(log.find("launch"));
+    std::string expected = step;
+    for (int i = 1; i < 6; ++i)
+      expected +=
+          (graph ? (i == 1 ? "capture\n" + step : "") + "launch the graph\n"
+                 : step) +
+          "wait for event\n";
+    expected += "wait for event\n";
+    EXPECT_EQ(log.substr(0, expected.size()), expected);
+  }
 }
 
 TEST_F(CudaCommandLine, ReportsNumbersThatAreNoneOneStepLater) {
@@ -258,12 +269,158 @@ TEST_F(CudaCommandLine, InformsOnMemory) {
 }
 
 TEST_F(CudaCommandLine, TimesKernels) {
-  Outcome outcome = runCuda(train + "--quiet --kernel-times");
+  Outcome outcome = runCuda(train + "--quiet --kernel-times", memory + log);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char *part : {"time by kernel in step 10", "in all",
-                           "0.003  33.3%      1  f32[2, 4] · f32[4, 3]",
-                           "0.002  22.2%      1  mock_train  (step at mock."})
-    EXPECT_NE(outcome.out.find(part), std::string::npos) << outcome.out;
+  // 2 MB and 8 Mflop in 2 µs; the copy is 2 bytes a byte in 1 ps.
+  for (const char *part :
+       {"time by kernel in step 10\n", "in all", "0.003  33.3%      1 ",
+        "  f32[2, 4] · f32[4, 3] -> f32[2, 3]  (linear",
+        "0.002  22.2%      1   1000.0  50.0%      4.0 ",
+        "mock_train  (step at mock.mlir:2:1)",
+        "copies of inputs and scalars  (runtime)",
+        "ceiling: 2000.0 GB/s, a copy of ", "best of 3 rounds of 10",
+        "TFLOP/s, a product f32[128, 128] · f32[128, 128]"})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n"
+                                                         << outcome.out;
+  EXPECT_EQ(count(readFile(path("log.txt")), "graph"), 0u);
+}
+
+TEST_F(CudaCommandLine, GraphsChangeNoBits) {
+  const std::string flags =
+      train +
+      "--quiet --val val.bin --val-every 7 --shuffle --schedule cosine ";
+  auto result = [&](const std::string &more, const std::string &environment) {
+    std::filesystem::remove(path("log.txt"));
+    Outcome outcome = runCuda(flags + "--save w.st --metrics m.jsonl " + more,
+                              log + environment);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::string text = readFile(path("w.st"));
+    for (json &line : lines("m.jsonl"))
+      for (const char *key : {"loss", "grad_norm", "lr", "val_loss"})
+        if (line.contains(key))
+          text += line[key].dump() + "\n";
+    return text;
+  };
+  std::string graphs = result("", "");
+  std::string events = readFile(path("log.txt"));
+  // One of train, one of eval.
+  EXPECT_EQ(count(events, "capture\n"), 2u);
+  EXPECT_GT(count(events, "launch the graph\n"), 39u);
+  EXPECT_EQ(lines("m.jsonl").size(), 47u);
+  json reserves;
+  for (json &line : lines("m.jsonl"))
+    if (line.contains("reserves"))
+      reserves = line["reserves"];
+  EXPECT_EQ(reserves["graph of 'train'"], 65536) << reserves;
+  EXPECT_TRUE(reserves.contains("context and other processes")) << reserves;
+
+  const std::pair<const char *, const char *> without[] = {
+      {"--no-graph", ""}, {"", "BLURT_NO_GRAPH=1"}, {"", "BLURT_SYNC=1"}};
+  for (auto [more, environment] : without) {
+    EXPECT_EQ(result(more, environment), graphs) << more << environment;
+    EXPECT_EQ(count(readFile(path("log.txt")), "capture"), 0u);
+  }
+  EXPECT_EQ(result("--profile p.json", memory), graphs);
+  expectError(train + "--no-graph", 1, "--no-graph: not needed for target cpu");
+
+  const std::string words = "generate --weights w.st --temperature 0 "
+                            "--max-tokens 9 --prompt 'the cat sat on'";
+  EXPECT_EQ(runCuda(words).out, runCuda(words + " --no-graph").out);
+}
+
+TEST_F(CudaCommandLine, ReportsCapturesThatFail) {
+  const std::string kernel =
+      "cuLaunchKernel (kernel 'mock_train' of step at mock.mlir:2:1) failed on "
+      "device 0 (Fake GPU, sm_90): ";
+  const std::string where = "capturing the graph of entry 'train': ";
+  expectCudaError(train, 2, where + kernel + "CUDA_ERROR_INVALID_VALUE",
+                  "FAKE_CUDA_FAIL=cuLaunchKernel:5:1");
+  expectCudaError(train, 2,
+                  where + kernel + "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+                  "FAKE_CUDA_SPOIL=mock_train");
+  expectCudaError(train, 2, where + "cublasLtMatmul (product ",
+                  "FAKE_CUDA_FAIL=cublasLtMatmul:2:15");
+  expectCudaError(train, 2, "; --no-graph runs without",
+                  "FAKE_CUDA_SPOIL=mock_train");
+  expectCudaError(train, 2,
+                  "cuStreamBeginCapture_v2 (the graph of entry 'train') failed",
+                  "FAKE_CUDA_FAIL=cuStreamBeginCapture:1:1");
+  for (std::string call :
+       {"cuStreamEndCapture", "cuGraphInstantiate", "cuGraphUpload"})
+    expectCudaError(train, 2, where + call, "FAKE_CUDA_FAIL=" + call + ":1:2");
+  expectCudaError(train, 2, "cuGraphLaunch (the graph of entry 'train') failed",
+                  "FAKE_CUDA_FAIL=cuGraphLaunch:3:1");
+}
+
+TEST_F(CudaCommandLine, WritesATraceOfSomeSteps) {
+  Outcome outcome = runCuda(train + "--quiet --profile p.json", memory + log);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char *part :
+       {"time by kernel, mean of steps 5 to 7\n",
+        "0.002  22.2%      1   1000.0  50.0%      4.0 ",
+        "step 3, without them: ",
+        "each launch was timed between two events of its own"})
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n"
+                                                         << outcome.out;
+  // Three steps are queued kernel by kernel beside the first.
+  EXPECT_EQ(count(readFile(path("log.txt")), "launch the graph\n"), 36u);
+  json trace = json::parse(readFile(path("p.json")));
+  EXPECT_EQ(trace["otherData"]["plan_hash"], "00c0ffee");
+  EXPECT_EQ(trace["otherData"]["copy_bytes_per_s"].is_number(), true);
+  std::map<std::string, int> names;
+  double end = 0;
+  json check, product;
+  for (const json &event : trace["traceEvents"]) {
+    if (event["ph"] != "X")
+      continue;
+    ++names[event["name"]];
+    if (event["pid"] == 1 && event["tid"] == 1) {
+      // In order, and none at the same time as another.
+      EXPECT_GE(double(event["ts"]) + 1e-6, end);
+      end = double(event["ts"]) + double(event["dur"]);
+    }
+    if (event["name"] == "step at mock.mlir:2:1")
+      check = event;
+    if (event["name"] == "linear at mock.mlir:7:1")
+      product = event;
+  }
+  for (const char *name : {"step at mock.mlir:2:1", "check at mock.mlir:3:1",
+                           "linear at mock.mlir:7:1", "the store of an index",
+                           "copies of inputs and scalars", "copies of results"})
+    EXPECT_EQ(names[name], 3) << name;
+  for (const char *name : {"step 5", "step 6", "step 7"})
+    EXPECT_EQ(names[name], 1) << name;
+  for (const char *name :
+       {"read the batch", "queue the step", "wait for the results"})
+    EXPECT_GE(names[name], 3) << name;
+  EXPECT_NEAR(double(check["dur"]), 2, 1e-3);
+  EXPECT_EQ(check["args"]["kernel"], "mock_train");
+  EXPECT_EQ(check["args"]["grid"], (json{4, 1, 1}));
+  EXPECT_EQ(check["args"]["block"], (json{128, 1, 1}));
+  EXPECT_EQ(check["args"]["bytes"], 2'000'000);
+  EXPECT_EQ(check["args"]["flops"], 8'000'000);
+  EXPECT_EQ(check["args"]["step"], 7);
+  EXPECT_EQ(product["args"]["flops"], 2 * 2 * 3 * 4);
+  // A, B, C and the bias.
+  EXPECT_EQ(product["args"]["bytes"], 4 * (8 + 12 + 6 + 3));
+
+  // The last of a short run.
+  for (int steps : {0, 1, 2, 4, 7}) {
+    Outcome outcome = runCuda("train --data 'train_*.bin' --lr 0.1 --quiet "
+                              "--profile s.json --steps " +
+                                  std::to_string(steps),
+                              memory);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    int found = 0;
+    json trace = json::parse(readFile(path("s.json")));
+    for (const json &event : trace["traceEvents"])
+      found += event["name"] == "step at mock.mlir:2:1";
+    EXPECT_EQ(found, std::min(3, steps));
+  }
+  expectCudaError(train + "--profile p.json --kernel-times", 1, "excludes");
+  expectCudaError(train + "--profile ''", 1, "expected the name of a file");
+  expectError(train + "--profile p.json", 1,
+              "--profile: not supported for target cpu");
 }
 
 TEST_F(CudaCommandLine, TunesProducts) {
@@ -283,8 +440,9 @@ TEST_F(CudaCommandLine, TunesProducts) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   std::string log = readFile(path("log.txt"));
-  EXPECT_EQ(count(log, "product by algorithm 2"), 40u);
-  EXPECT_EQ(count(log, "product by"), 40u);
+  // One plainly, one in the capture.
+  EXPECT_EQ(count(log, "product by algorithm 2"), 2u);
+  EXPECT_EQ(count(log, "product by"), 2u);
   EXPECT_EQ(std::string(lines("m.jsonl")[0]["gemm_file"]).size(), 16u);
 
   expectCudaError(use + "gemm.json", 1,
@@ -366,7 +524,7 @@ protected:
   }
   static blurt_device_kernel kernel(const char *symbol, uint32_t shared = 0,
                                     uint32_t threads = 64) {
-    return {symbol, "an op", {1, 1, 1}, {threads, 1, 1}, shared, 1};
+    return {symbol, "an op", {1, 1, 1}, {threads, 1, 1}, shared, 1, 0, 0};
   }
 
   std::string source = "ptx";
@@ -500,6 +658,47 @@ TEST_F(Cuda, KeepsTheFirstErrorAndQueuesNothingAfterIt) {
   backend->free(memory, 512);
 }
 
+TEST_F(Cuda, GraphsRunOnWhatIsInMemory) {
+  kernels = {kernel("unit_double"), kernel("unit_read")};
+  CudaDevice device(0, 13000);
+  std::unique_ptr<Backend> backend = createCudaBackend(device);
+  CudaCode loaded(device, program());
+  auto *memory = static_cast<std::byte *>(backend->allocate(512));
+  std::vector<float> values = {1, 2, 3, 4};
+  device.write(memory, values.data(), 16);
+  auto queue = [&] {
+    void *args[] = {memory}, *store[] = {memory + 64};
+    loaded.launch(0, args);
+    loaded.storeI64(store[0], -5);
+    loaded.launch(1, store);
+    loaded.launch(0, args);
+  };
+  setenv("FAKE_CUDA_FAIL", "cuLaunchKernel:0:1", 1);
+  EXPECT_ERROR(CudaGraph(device, loaded, "e", queue), ExitFailure,
+               "capturing the graph of entry 'e': cuLaunchKernel (kernel "
+               "'unit_double' of an op) failed");
+  unsetenv("FAKE_CUDA_FAIL");
+  {
+    CudaGraph graph(device, loaded, "e", queue);
+    // Nothing ran yet.
+    device.read(values.data(), memory, 16);
+    EXPECT_EQ(values, (std::vector<float>{1, 2, 3, 4}));
+    graph.launch();
+    graph.launch();
+    device.read(values.data(), memory, 16);
+    EXPECT_EQ(values, (std::vector<float>{16, 32, 48, 64}));
+    EXPECT_EQ(seenIndex, -5);
+    values = {0, -1, 1, 2};
+    device.write(memory, values.data(), 16);
+    graph.launch();
+    device.read(values.data(), memory, 16);
+    EXPECT_EQ(values, (std::vector<float>{0, -4, 4, 8}));
+    EXPECT_EQ(device.reserves().back().name, "graph of 'e'");
+    EXPECT_EQ(device.reserves().back().bytes, 65536u);
+  }
+  backend->free(memory, 512);
+}
+
 TEST_F(Cuda, ChecksKernelsWhenTheProgramStarts) {
   CudaDevice device(0, 13000);
   kernels = {kernel("unit_none")};
@@ -513,10 +712,13 @@ TEST_F(Cuda, ChecksKernelsWhenTheProgramStarts) {
   kernels = {kernel("unit_double", 0, 2048)};
   EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
                "expected at most 1024 threads a block");
-  kernels = {};
+  kernels = {kernel("unit_double")};
   source = "bad";
   EXPECT_ERROR(CudaCode(device, program()), ExitFailure,
                "line 3: syntax error");
+  // A program of products alone needs no image.
+  kernels = {};
+  EXPECT_NO_THROW(CudaCode(device, program()));
 }
 
 TEST_F(Cuda, AllocatorServesDeviceMemory) {

@@ -8,7 +8,9 @@
 // queued runs as late as it may: when the host waits for it. Device memory is
 // out of the host's reach at all other times, so that touching it is a crash.
 // Kernels are FakeKernel objects of the executable, found by their symbol.
-// Time is counted: a kernel takes 2 µs, a product 3, 1 or 5 by algorithm.
+// Time is counted: a kernel takes 2 µs, a product 3, 1 or 5 by algorithm, a
+// copy on the device 1 µs for each MB. A capture keeps what is queued for the
+// launches of its graph; 64 KiB of the device are a graph's.
 //
 //   FAKE_CUDA_VERSION     of the driver (13000)
 //   FAKE_CUDA_ARCH        compute capability × 10 (90)
@@ -17,6 +19,7 @@
 //   FAKE_CUDA_FAIL        name:n:code, the n-th call of a function fails, or
 //                         with 0 every one
 //   FAKE_CUDA_LATE        symbol of a kernel that fails when it runs
+//   FAKE_CUDA_SPOIL       symbol of a kernel whose launch invalidates a capture
 //   FAKE_CUDA_LOG         file to append what happens to
 //   FAKE_CUBLASLT_VERSION of cuBLASLt (130002)
 //
@@ -78,6 +81,7 @@ struct Range {
 };
 std::map<uintptr_t, Range> deviceMemory, pinnedMemory;
 uint64_t deviceUsed = 0;
+constexpr uint64_t kGraphBytes = 65536;
 
 bool isIn(const std::map<uintptr_t, Range> &ranges, const void *address) {
   auto at = reinterpret_cast<uintptr_t>(address);
@@ -85,7 +89,18 @@ bool isIn(const std::map<uintptr_t, Range> &ranges, const void *address) {
   return it != ranges.begin() && at < (--it)->first + it->second.bytes;
 }
 
-std::deque<std::function<void()>> stream;
+using Work = std::function<void()>;
+using FakeGraph = std::vector<Work>;
+std::deque<Work> stream;
+FakeGraph *captured = nullptr; ///< not null in a capture
+bool spoiled = false;          ///< the capture
+
+void enqueue(Work work) {
+  if (captured)
+    captured->push_back(std::move(work));
+  else
+    stream.push_back(std::move(work));
+}
 double now = 0; ///< microseconds
 int sticky = 0;
 
@@ -124,13 +139,13 @@ struct FakeFunction {
 void copyLater(void *to, const void *from, size_t bytes) {
   bool late = isIn(deviceMemory, from) || isIn(pinnedMemory, from);
   if (late) {
-    stream.push_back([=] { std::memcpy(to, from, bytes); });
+    enqueue([=] { std::memcpy(to, from, bytes); });
     return;
   }
   // The driver has taken its copy of ordinary memory when it returns.
   std::vector<char> held(static_cast<const char *>(from),
                          static_cast<const char *>(from) + bytes);
-  stream.push_back([=] { std::memcpy(to, held.data(), held.size()); });
+  enqueue([=] { std::memcpy(to, held.data(), held.size()); });
 }
 
 } // namespace
@@ -226,7 +241,9 @@ int cuLaunchKernel(void *handle, unsigned, unsigned, unsigned, unsigned,
   note("launch " + function->name);
   const char *late = std::getenv("FAKE_CUDA_LATE");
   bool fails = late && function->name == late;
-  stream.push_back([=] {
+  const char *spoil = std::getenv("FAKE_CUDA_SPOIL");
+  spoiled |= spoil && function->name == spoil;
+  enqueue([=] {
     now += 2;
     if (fails)
       sticky = 700;
@@ -242,9 +259,68 @@ int cuStreamCreate(void **made, unsigned flags) {
 }
 int cuStreamDestroy_v2(void *) { return 0; }
 int cuStreamSynchronize(void *) {
+  if (captured)
+    return 900;
   note("wait for all");
   return drain();
 }
+int cuStreamBeginCapture_v2(void *, int mode) {
+  FAIL_IF_WANTED("cuStreamBeginCapture");
+  if (captured || mode < 0 || mode > 2)
+    return 1;
+  note("capture");
+  captured = new FakeGraph;
+  spoiled = false;
+  return 0;
+}
+int cuStreamEndCapture(void *, void **graph) {
+  FAIL_IF_WANTED("cuStreamEndCapture");
+  if (!captured)
+    return 1;
+  *graph = captured;
+  captured = nullptr;
+  if (!spoiled)
+    return 0;
+  delete static_cast<FakeGraph *>(*graph);
+  *graph = nullptr;
+  return 901;
+}
+int cuStreamIsCapturing(void *, int *status) {
+  *status = !captured ? 0 : spoiled ? 2 : 1;
+  return 0;
+}
+int cuGraphInstantiateWithFlags(void **exec, void *graph,
+                                unsigned long long flags) {
+  FAIL_IF_WANTED("cuGraphInstantiate");
+  if (flags)
+    return 1;
+  *exec = new FakeGraph(*static_cast<FakeGraph *>(graph));
+  deviceUsed += kGraphBytes;
+  return 0;
+}
+int cuGraphUpload(void *, void *) {
+  FAIL_IF_WANTED("cuGraphUpload");
+  return 0;
+}
+int cuGraphLaunch(void *exec, void *) {
+  FAIL_IF_WANTED("cuGraphLaunch");
+  if (captured)
+    return 900;
+  note("launch the graph");
+  for (const Work &work : *static_cast<FakeGraph *>(exec))
+    enqueue(work);
+  return 0;
+}
+int cuGraphDestroy(void *graph) {
+  delete static_cast<FakeGraph *>(graph);
+  return 0;
+}
+int cuGraphExecDestroy(void *exec) {
+  delete static_cast<FakeGraph *>(exec);
+  deviceUsed -= kGraphBytes;
+  return 0;
+}
+
 int cuEventCreate(void **event, unsigned) {
   *event = new FakeEvent;
   return 0;
@@ -254,9 +330,12 @@ int cuEventDestroy_v2(void *event) {
   return 0;
 }
 int cuEventRecord(void *handle, void *) {
+  // Allowed, but the event is then none that the host may wait for.
+  if (captured)
+    return 900;
   auto *event = static_cast<FakeEvent *>(handle);
   ++event->queued;
-  stream.push_back([=] {
+  enqueue([=] {
     event->at = now;
     --event->queued;
   });
@@ -319,6 +398,7 @@ int cuMemFreeHost(void *memory) {
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes,
                   void *) {
   copyLater(pointer(to), pointer(from), bytes);
+  enqueue([=] { now += double(bytes) * 1e-6; });
   return 0;
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes,
@@ -336,12 +416,12 @@ int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t count,
                     void *) {
   // Fresh pages are zero, and what only passes time may be skipped.
   if (value != 0 || count < size_t(128) << 20)
-    stream.push_back([=] { std::memset(pointer(to), value, count); });
+    enqueue([=] { std::memset(pointer(to), value, count); });
   return 0;
 }
 int cuMemsetD32Async(unsigned long long to, unsigned value, size_t count,
                      void *) {
-  stream.push_back([=] {
+  enqueue([=] {
     for (size_t i = 0; i < count; ++i)
       static_cast<unsigned *>(pointer(to))[i] = value;
   });
@@ -350,10 +430,14 @@ int cuMemsetD32Async(unsigned long long to, unsigned value, size_t count,
 
 int cuGetErrorName(int code, const char **text) {
   static const std::map<int, const char *> names = {
-      {1, "CUDA_ERROR_INVALID_VALUE"},    {2, "CUDA_ERROR_OUT_OF_MEMORY"},
-      {100, "CUDA_ERROR_NO_DEVICE"},      {218, "CUDA_ERROR_INVALID_PTX"},
-      {500, "CUDA_ERROR_NOT_FOUND"},      {600, "CUDA_ERROR_NOT_READY"},
-      {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}};
+      {1, "CUDA_ERROR_INVALID_VALUE"},
+      {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {100, "CUDA_ERROR_NO_DEVICE"},
+      {218, "CUDA_ERROR_INVALID_PTX"},
+      {500, "CUDA_ERROR_NOT_FOUND"},
+      {600, "CUDA_ERROR_NOT_READY"},
+      {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
   auto it = names.find(code);
   if (it == names.end())
     return 1;
@@ -521,8 +605,8 @@ int cublasLtMatmul(void *, FakeDesc *desc, const float *alpha, const void *a,
   if (reinterpret_cast<uintptr_t>(workspace) % 256 || *alpha != 1 || c != d)
     return 7;
   note("product by algorithm " + std::to_string(algorithm[0]));
-  stream.push_back([=, desc = *desc, A = *layoutA, B = *layoutB, D = *layoutD,
-                    beta = *beta, cost = kCosts[algorithm[0]]] {
+  enqueue([=, desc = *desc, A = *layoutA, B = *layoutB, D = *layoutD,
+           beta = *beta, cost = kCosts[algorithm[0]]] {
     now += cost;
     uint64_t depth = desc.transA ? A.rows : A.columns;
     for (int64_t batch = 0; batch < D.batch; ++batch)

@@ -371,12 +371,13 @@ const blurt_image kImages[] = {
     MOCK_IMAGE(BLURT_IMAGE_CUBIN, 90, 1, "cubin sm_90a"),
     MOCK_IMAGE(BLURT_IMAGE_PTX, 80, 0, "ptx compute_80")};
 constexpr blurt_device_kernel kernel(const char *symbol, const char *source,
-                                     uint32_t args, uint32_t shared = 0) {
-  return {symbol, source, {4, 1, 1}, {128, 1, 1}, shared, args};
+                                     uint32_t args, uint32_t shared = 0,
+                                     uint64_t bytes = 0, uint64_t flops = 0) {
+  return {symbol, source, {4, 1, 1}, {128, 1, 1}, shared, args, bytes, flops};
 }
 const blurt_device_kernel kKernels[] = {
     kernel("mock_operands", "fill at mock.mlir:1:1", 3, 60 * 1024),
-    kernel("mock_train", "step at mock.mlir:2:1", 1),
+    kernel("mock_train", "step at mock.mlir:2:1", 1, 0, 2'000'000, 8'000'000),
     kernel("mock_check", "check at mock.mlir:3:1", 1),
     kernel("mock_eval", "loss at mock.mlir:4:1", 1),
     kernel("mock_prefill", "logits at mock.mlir:5:1", 1),

@@ -1,0 +1,28 @@
+//===- Items.h - Numbers of what a program queues ---------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// Kernel i of the table is item i, product i is item -1 - i, and the numbers
+// here are what no table has.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_LIB_CUDA_ITEMS_H
+#define BLURT_LIB_CUDA_ITEMS_H
+
+#include <cstdint>
+
+namespace blurt {
+
+enum Item : int32_t {
+  kPause = INT32_MIN, ///< not timed, or nothing in the queue
+  kStore,             ///< the store of an index
+  kCopiesIn,          ///< inputs and scalars
+  kCopiesOut          ///< outputs of one number
+};
+
+} // namespace blurt
+
+#endif // BLURT_LIB_CUDA_ITEMS_H

@@ -1,0 +1,176 @@
+//===- DeviceAttentionTest.cpp - attention for CUDA devices ---*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// What can be known of the kernels without a device: that they are emitted for
+// every shape within shared memory, that they assemble without spills, and
+// that they use tensor cores and 16-byte accesses where they should.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Codegen/Cuda/AttentionKernels.h"
+#include "DeviceHarness.h"
+
+#include "mlir/IR/Verifier.h"
+
+#include "llvm/Support/FileSystem.h"
+
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace mlir::blurt;
+using namespace mlir::blurt::test;
+
+namespace {
+
+AttentionShape makeShape(MLIRContext &context, DeviceCompute compute,
+                         int64_t depth, int64_t heads = 4,
+                         int64_t keyHeads = 2) {
+  AttentionShape shape;
+  shape.batch = 2;
+  shape.queries = 130;
+  shape.keys = 200;
+  shape.heads = heads;
+  shape.keyHeads = keyHeads;
+  shape.depth = depth;
+  shape.causal = true;
+  shape.scale = 0.125;
+  shape.compute = compute;
+  shape.element = compute == DeviceCompute::BF16
+                      ? Type(BFloat16Type::get(&context))
+                      : Type(Float32Type::get(&context));
+  auto contiguous = [&](int64_t rows, int64_t count) {
+    return RowStrides{rows * count * depth, count * depth, depth, 1};
+  };
+  shape.q = shape.o = shape.dO = shape.dQ = contiguous(shape.queries, heads);
+  shape.k = shape.v = shape.dK = shape.dV = contiguous(shape.keys, keyHeads);
+  return shape;
+}
+
+/// Emits the kernels of a shape; the backward pass's too unless at a position.
+void emitAll(DeviceHarness &harness, const std::string &name,
+             const AttentionShape &shape) {
+  gpu::GPUModuleOp module = harness.gpuModule();
+  Location loc = module.getLoc();
+  SmallVector<FailureOr<DeviceLaunch>> launches;
+  launches.push_back(emitAttentionForward(module, loc, name + "_o", shape));
+  if (!shape.hasPosition) {
+    launches.push_back(emitAttentionDelta(module, loc, name + "_delta", shape));
+    launches.push_back(emitAttentionGradQ(module, loc, name + "_dq", shape));
+    launches.push_back(emitAttentionGradKV(module, loc, name + "_dkv", shape));
+  }
+  for (const FailureOr<DeviceLaunch> &launch : launches) {
+    ASSERT_TRUE(succeeded(launch)) << name;
+    EXPECT_LE(launch->sharedBytes, kMaxSharedBytes) << name;
+    EXPECT_EQ(launch->grid[2], shape.batch) << name;
+  }
+}
+
+constexpr DeviceCompute kComputes[] = {DeviceCompute::F32, DeviceCompute::TF32,
+                                       DeviceCompute::BF16};
+constexpr const char *kNames[] = {"f32", "tf32", "bf16"};
+
+TEST(DeviceAttention, EmitsForEveryDepth) {
+  for (int64_t depth : {1, 5, 8, 12, 16, 24, 33, 40, 64, 72, 80, 96, 127, 128})
+    for (DeviceCompute compute : kComputes) {
+      DeviceHarness harness;
+      AttentionShape shape = makeShape(harness.context(), compute, depth);
+      emitAll(harness, "causal", shape);
+      shape.causal = false;
+      shape.scale = -0.5;
+      emitAll(harness, "full", shape);
+      shape.hasPosition = true;
+      emitAll(harness, "position", shape);
+      EXPECT_TRUE(succeeded(verify(harness.gpuModule()))) << depth;
+    }
+}
+
+TEST(DeviceAttention, RefusesWhatItCannot) {
+  DeviceHarness harness;
+  std::string message;
+  ScopedDiagnosticHandler handler(&harness.context(),
+                                  [&](Diagnostic &diagnostic) {
+                                    message = diagnostic.str();
+                                    return success();
+                                  });
+  auto refuse = [&](const AttentionShape &shape, StringRef expected) {
+    message.clear();
+    gpu::GPUModuleOp module = harness.gpuModule();
+    EXPECT_TRUE(failed(
+        emitAttentionForward(module, module.getLoc(), "refused", shape)));
+    EXPECT_TRUE(StringRef(message).contains(expected)) << message;
+    EXPECT_TRUE(module.getBody()->empty());
+  };
+  AttentionShape shape = makeShape(harness.context(), DeviceCompute::BF16, 136);
+  refuse(shape, "heads of depth 136, expected 1 to 128");
+  shape = makeShape(harness.context(), DeviceCompute::BF16, 64);
+  shape.v[3] = 2;
+  refuse(shape, "stride 2 along its last dim, expected 1");
+  shape = makeShape(harness.context(), DeviceCompute::TF32, 64);
+  shape.element = BFloat16Type::get(&harness.context());
+  refuse(shape, "element type 'bf16', expected f32");
+}
+
+/// Assembles `ptx` for `chip`: so many kernels, none of which spills.
+void expectNoSpills(const std::string &ptx, StringRef chip, size_t kernels) {
+  llvm::SmallString<128> cubin;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("attention", "cubin", cubin));
+  std::vector<DeviceReport> reports = DeviceHarness::assemble(ptx, chip, cubin);
+  EXPECT_EQ(reports.size(), kernels);
+  for (const DeviceReport &report : reports) {
+    EXPECT_EQ(report.spillBytes, 0) << report.kernel;
+    EXPECT_EQ(report.stackBytes, 0) << report.kernel;
+    EXPECT_GT(report.registers, 0) << report.kernel;
+  }
+  for (StringRef suffix : {"", ".ptx", ".log"})
+    llvm::sys::fs::remove(cubin + suffix);
+}
+
+/// Emits depth 64 and, unless `brief`, depth 128, a position, and rows that
+/// cannot be accessed 16 bytes at a time, and assembles for `chip`.
+void assembleFor(StringRef chip, bool brief = false) {
+  if (DeviceHarness::findAssembler().empty())
+    GTEST_SKIP() << "no ptxas";
+  for (auto [compute, name] : llvm::zip_equal(kComputes, kNames)) {
+    std::string prefix(name);
+    DeviceHarness harness;
+    MLIRContext &context = harness.context();
+    emitAll(harness, prefix + "_64", makeShape(context, compute, 64, 2, 2));
+    if (!brief) {
+      emitAll(harness, prefix + "_128", makeShape(context, compute, 128));
+      AttentionShape shape = makeShape(context, compute, 40);
+      shape.hasPosition = true;
+      emitAll(harness, prefix + "_position", shape);
+    }
+    std::string ptx = harness.translate(chip);
+    ASSERT_FALSE(ptx.empty());
+    EXPECT_NE(ptx.find("st.global.v4"), std::string::npos);
+    EXPECT_NE(ptx.find("ld.global.nc.v4"), std::string::npos);
+    EXPECT_NE(ptx.find("ld.shared.v4"), std::string::npos);
+    EXPECT_NE(ptx.find("cp.async.cg.shared.global"), std::string::npos);
+    EXPECT_EQ(ptx.find(".local"), std::string::npos);
+    EXPECT_EQ(ptx.find("mma.sync") != std::string::npos,
+              compute != DeviceCompute::F32);
+    expectNoSpills(ptx, chip, brief ? 4 : 9);
+    if (brief)
+      continue;
+
+    DeviceHarness unaligned;
+    AttentionShape shape = makeShape(unaligned.context(), compute, 40);
+    shape.alignment = 4;
+    emitAll(unaligned, prefix + "_unaligned", shape);
+    ptx = unaligned.translate(chip);
+    ASSERT_FALSE(ptx.empty());
+    EXPECT_EQ(ptx.find("cp.async.cg"), std::string::npos);
+    EXPECT_EQ(ptx.find("st.global.v"), std::string::npos);
+    expectNoSpills(ptx, chip, 4);
+  }
+}
+
+TEST(DeviceAttention, AssemblesForAmpere) { assembleFor("sm_80"); }
+TEST(DeviceAttention, AssemblesForAda) { assembleFor("sm_89", /*brief=*/true); }
+TEST(DeviceAttention, AssemblesForHopper) { assembleFor("sm_90a"); }
+
+} // namespace
