@@ -480,11 +480,12 @@ TEST_F(CudaCommandLine, TunesProducts) {
 namespace {
 
 int64_t seenIndex = 0;
+std::vector<FakeMap> seenMaps;
 
 } // namespace
 
 extern "C" {
-extern const FakeKernel unit_double, unit_greedy, unit_read;
+extern const FakeKernel unit_double, unit_greedy, unit_maps, unit_read;
 const FakeKernel unit_double = {[](void *const *args) {
                                   auto *x = static_cast<float *>(args[0]);
                                   for (int i = 0; i < 4; ++i)
@@ -492,6 +493,13 @@ const FakeKernel unit_double = {[](void *const *args) {
                                 },
                                 1};
 const FakeKernel unit_greedy = {[](void *const *) {}, 1, 64 * 1024};
+const FakeKernel unit_maps = {[](void *const *args) {
+                                seenMaps.clear();
+                                for (int i : {2, 3})
+                                  seenMaps.push_back(
+                                      *static_cast<FakeMap *>(args[i]));
+                              },
+                              2, 0, 2};
 const FakeKernel unit_read = {
     [](void *const *args) { std::memcpy(&seenIndex, args[0], 8); }, 1};
 }
@@ -509,9 +517,15 @@ protected:
 
   /// A program of these kernels and products and nothing else.
   const blurt_program &program() {
-    image = {BLURT_IMAGE_PTX, 80, 0, 0, source.size() + 1, source.c_str()};
-    code = {1,      int32_t(kernels.size()), int32_t(products.size()), 0,
-            &image, kernels.data(),          products.data(),          0,
+    image = {BLURT_IMAGE_PTX, 80, 0, 0, source.size() + 1, source.c_str(),
+             kernels.data()};
+    code = {1,
+            int32_t(kernels.size()),
+            int32_t(products.size()),
+            0,
+            &image,
+            products.data(),
+            0,
             4096};
     table = {};
     table.abi_version = BLURT_ABI_VERSION;
@@ -524,7 +538,8 @@ protected:
   }
   static blurt_device_kernel kernel(const char *symbol, uint32_t shared = 0,
                                     uint32_t threads = 64) {
-    return {symbol, "an op", {1, 1, 1}, {threads, 1, 1}, shared, 1, 0, 0};
+    return {symbol,  "an op", {1, 1, 1}, {threads, 1, 1}, shared, 1, 0, 0,
+            nullptr, 0,       0};
   }
 
   std::string source = "ptx";
@@ -656,6 +671,85 @@ TEST_F(Cuda, KeepsTheFirstErrorAndQueuesNothingAfterIt) {
   device.synchronize("test");
   EXPECT_EQ(seenIndex, -5);
   backend->free(memory, 512);
+}
+
+TEST_F(Cuda, EncodesTensorMapsOfArguments) {
+  const blurt_device_map maps[] = {{1,
+                                    BLURT_BF16,
+                                    4,
+                                    128,
+                                    {64, 12, 1000, 3},
+                                    {2, 128, 4608, 4608000},
+                                    {64, 1, 64, 1},
+                                    0},
+                                   {0, BLURT_F32, 1, 0, {36000}, {4}, {64}, 0}};
+  kernels = {kernel("unit_maps")};
+  kernels[0].num_args = 2;
+  kernels[0].num_maps = 2;
+  kernels[0].maps = maps;
+  verifyProgram(program());
+  CudaDevice device(0, 13000);
+  std::unique_ptr<Backend> backend = createCudaBackend(device);
+  CudaCode loaded(device, program());
+  auto *memory = static_cast<std::byte *>(backend->allocate(4096));
+  void *args[] = {memory, memory + 1024};
+  loaded.launch(0, args);
+  // The parameters of this launch are another one's.
+  void *others[] = {memory + 2048, memory};
+  std::vector<FakeMap> seen;
+  device.synchronize("test");
+  seen = seenMaps;
+  loaded.launch(0, others);
+  device.synchronize("test");
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].address, memory + 1024);
+  EXPECT_EQ(seen[1].address, memory);
+  EXPECT_EQ(seenMaps[0].address, memory);
+  EXPECT_EQ(seenMaps[1].address, memory + 2048);
+  EXPECT_EQ(seen[0].type, 9u);
+  EXPECT_EQ(seen[1].type, 7u);
+  EXPECT_EQ(seen[0].rank, 4u);
+  EXPECT_EQ(seen[0].swizzle, 3u);
+  EXPECT_EQ(seen[1].swizzle, 0u);
+  EXPECT_EQ(seen[0].extents[2], 1000u);
+  EXPECT_EQ(seen[0].strides[0], 128u);
+  EXPECT_EQ(seen[0].strides[2], 4608000u);
+  EXPECT_EQ(seen[0].box[2], 64u);
+  EXPECT_EQ(seen[1].extents[0], 36000u);
+  setenv("FAKE_CUDA_FAIL", "cuTensorMapEncodeTiled:0:1", 1);
+  loaded.launch(0, args);
+  unsetenv("FAKE_CUDA_FAIL");
+  EXPECT_ERROR(loaded.rethrow(), ExitFailure,
+               "cuTensorMapEncodeTiled (kernel 'unit_maps' of an op) failed");
+  backend->free(memory, 4096);
+}
+
+TEST_F(Cuda, KernelsAreThoseOfTheChosenImage) {
+  kernels = {kernel("unit_double")};
+  const blurt_program &both = program();
+  const blurt_device_kernel others[] = {kernel("unit_read", 64)};
+  const blurt_image images[] = {
+      image, {BLURT_IMAGE_CUBIN, 90, 1, 0, 4, "bin", others}};
+  code.num_images = 2;
+  code.images = images;
+  verifyProgram(both);
+  CudaDevice device(0, 13000);
+  std::unique_ptr<Backend> backend = createCudaBackend(device);
+  auto *memory = static_cast<std::byte *>(backend->allocate(64));
+  void *args[] = {memory};
+  int64_t number = 77;
+  for (bool ptx : {false, true}) {
+    if (ptx)
+      setenv("BLURT_FORCE_PTX", "1", 1);
+    CudaCode loaded(device, both);
+    unsetenv("BLURT_FORCE_PTX");
+    device.write(memory, &number, 8);
+    seenIndex = 0;
+    loaded.launch(0, args);
+    device.synchronize("test");
+    EXPECT_EQ(seenIndex, ptx ? 0 : 77);
+  }
+  backend->free(memory, 64);
 }
 
 TEST_F(Cuda, GraphsRunOnWhatIsInMemory) {
@@ -790,6 +884,27 @@ TEST_F(Cuda, VerifiesTheTable) {
   broken([&](auto &) { image.kind = 2; }, "expected a cubin or PTX");
   kernels = {kernel("unit_double", 0, 0)};
   broken([](auto &) {}, "kernel 'unit_double': expected a grid and blocks");
+  kernels = {kernel("unit_double")};
+  broken([&](auto &) { image.kernels = nullptr; },
+         "expected kernels of every image");
+  blurt_device_map map = {0, BLURT_F32, 2, 128, {32, 8}, {4, 128}, {32, 8}, 0};
+  kernels[0].num_maps = 1;
+  kernels[0].maps = &map;
+  verifyProgram(program());
+  auto brokenMap = [&](auto change, const char *part) {
+    blurt_device_map good = map;
+    change();
+    EXPECT_ERROR(verifyProgram(program()), ExitFailure, part);
+    map = good;
+  };
+  brokenMap([&] { map.operand = 1; },
+            "kernel 'unit_double': tensor map 0: expected the number of an "
+            "argument, got 1");
+  brokenMap([&] { map.dtype = BLURT_I32; }, "expected f32 or bf16, got i32");
+  brokenMap([&] { map.rank = 6; }, "expected 1 to 5 dimensions, got 6");
+  brokenMap([&] { map.swizzle = 64; }, "expected a swizzle of 0 or 128 bytes");
+  brokenMap([&] { map.box[1] = 257; }, "a box of 1 to 256 elements");
+  brokenMap([&] { map.strides[1] = 40; }, "multiples of 16 bytes");
   kernels = {};
   blurt_device_gemm g = {};
   g.source = "an op";

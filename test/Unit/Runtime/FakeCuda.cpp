@@ -36,6 +36,7 @@
 #include <dlfcn.h>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <sys/mman.h>
 #include <vector>
@@ -228,6 +229,24 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
   static_cast<FakeFunction *>(function)->dynamicLimit = value;
   return 0;
 }
+int cuTensorMapEncodeTiled(FakeMap *map, int type, uint32_t rank, void *address,
+                           const uint64_t *extents, const uint64_t *strides,
+                           const uint32_t *box, const uint32_t *steps,
+                           int interleave, int swizzle, int, int fill) {
+  FAIL_IF_WANTED("cuTensorMapEncodeTiled");
+  if (reinterpret_cast<uintptr_t>(map) % 64 || interleave || fill)
+    return 1;
+  *map = {address, uint32_t(type), rank, uint32_t(swizzle), {}, {}, {}, {}};
+  for (uint32_t d = 0; d < rank; ++d) {
+    if (steps[d] != 1)
+      return 1;
+    map->extents[d] = uint32_t(extents[d]);
+    map->box[d] = box[d];
+    if (d + 1 < rank)
+      map->strides[d] = uint32_t(strides[d]);
+  }
+  return 0;
+}
 int cuLaunchKernel(void *handle, unsigned, unsigned, unsigned, unsigned,
                    unsigned, unsigned, unsigned shared, void *,
                    void **parameters, void **) {
@@ -238,6 +257,13 @@ int cuLaunchKernel(void *handle, unsigned, unsigned, unsigned, unsigned,
   std::vector<void *> args;
   for (int i = 0; i < function->kernel->numArgs; ++i)
     args.push_back(*static_cast<void **>(parameters[i]));
+  // Parameters are taken by value.
+  auto maps = std::make_shared<std::vector<FakeMap>>();
+  for (int i = 0; i < function->kernel->numMaps; ++i)
+    maps->push_back(
+        *static_cast<FakeMap *>(parameters[function->kernel->numArgs + i]));
+  for (FakeMap &map : *maps)
+    args.push_back(&map);
   note("launch " + function->name);
   const char *late = std::getenv("FAKE_CUDA_LATE");
   bool fails = late && function->name == late;
@@ -249,6 +275,7 @@ int cuLaunchKernel(void *handle, unsigned, unsigned, unsigned, unsigned,
       sticky = 700;
     else
       function->kernel->run(args.data());
+    (void)maps;
   });
   return 0;
 }

@@ -359,21 +359,11 @@ const blurt_entry kEntries[] = {
 };
 
 #if defined(MOCK_CUDA)
-constexpr blurt_image image(int32_t kind, int32_t arch, int32_t specific,
-                            const char *text, uint64_t size) {
-  return {kind, arch, specific, 0, size, text};
-}
-#define MOCK_IMAGE(kind, arch, specific, text)                                 \
-  image(kind, arch, specific, text, sizeof(text))
-const blurt_image kImages[] = {
-    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 80, 0, "cubin sm_80"),
-    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 89, 0, "cubin sm_89"),
-    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 90, 1, "cubin sm_90a"),
-    MOCK_IMAGE(BLURT_IMAGE_PTX, 80, 0, "ptx compute_80")};
 constexpr blurt_device_kernel kernel(const char *symbol, const char *source,
                                      uint32_t args, uint32_t shared = 0,
                                      uint64_t bytes = 0, uint64_t flops = 0) {
-  return {symbol, source, {4, 1, 1}, {128, 1, 1}, shared, args, bytes, flops};
+  return {symbol, source, {4, 1, 1}, {128, 1, 1}, shared, args,
+          0,      0,      nullptr,   bytes,       flops};
 }
 const blurt_device_kernel kKernels[] = {
     kernel("mock_operands", "fill at mock.mlir:1:1", 3, 60 * 1024),
@@ -382,6 +372,17 @@ const blurt_device_kernel kKernels[] = {
     kernel("mock_eval", "loss at mock.mlir:4:1", 1),
     kernel("mock_prefill", "logits at mock.mlir:5:1", 1),
     kernel("mock_decode", "logits at mock.mlir:6:1", 1)};
+constexpr blurt_image image(int32_t kind, int32_t arch, int32_t specific,
+                            const char *text, uint64_t size) {
+  return {kind, arch, specific, 0, size, text, kKernels};
+}
+#define MOCK_IMAGE(kind, arch, specific, text)                                 \
+  image(kind, arch, specific, text, sizeof(text))
+const blurt_image kImages[] = {
+    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 80, 0, "cubin sm_80"),
+    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 89, 0, "cubin sm_89"),
+    MOCK_IMAGE(BLURT_IMAGE_CUBIN, 90, 1, "cubin sm_90a"),
+    MOCK_IMAGE(BLURT_IMAGE_PTX, 80, 0, "ptx compute_80")};
 const blurt_device_gemm kProducts[] = {{"linear at mock.mlir:7:1",
                                         BLURT_COMPUTE_F32,
                                         BLURT_EPILOGUE_BIAS,
@@ -410,7 +411,6 @@ const blurt_device_code kDevice = {int32_t(std::size(kImages)),
                                    int32_t(std::size(kProducts)),
                                    0,
                                    kImages,
-                                   kKernels,
                                    kProducts,
                                    Workspace,
                                    4096};
