@@ -251,7 +251,9 @@ blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
     if (wide && !isForward)
       return std::nullopt;
     tiles.warps = 8;
-    tiles.minBlocks = isForward && !wide ? 2 : 1;
+    // Rows that may not exist take registers that a second block needs.
+    bool whole = shape.queries % kTile == 0 && shape.keys % kTile == 0;
+    tiles.minBlocks = isForward && !wide && whole ? 2 : 1;
   } else if (isForward) {
     tiles.warps = wide ? 8 : 4;
     tiles.minBlocks = wide ? 2 : 5;

@@ -41,7 +41,7 @@ struct DeviceLaunch {
   std::array<int32_t, 3> grid = {1, 1, 1};
   std::array<int32_t, 3> block = {1, 1, 1};
   int32_t sharedBytes = 0;
-  SmallVector<DeviceMap> maps;
+  std::vector<DeviceMap> maps;
 
   /// As in blurt_device_kernel.
   int64_t bytes = 0, flops = 0;

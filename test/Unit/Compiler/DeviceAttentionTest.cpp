@@ -113,6 +113,69 @@ TEST(DeviceAttention, RefusesWhatItCannot) {
   refuse(shape, "element type 'bf16', expected f32");
 }
 
+constexpr AttentionKernel kKernels[] = {
+    AttentionKernel::Forward, AttentionKernel::GradQ, AttentionKernel::GradKV};
+
+TEST(DeviceAttention, HopperHasItsOwnKernelsWhereTheyFit) {
+  DeviceHarness harness;
+  MLIRContext &context = harness.context();
+  auto count = [&](const AttentionShape &shape) {
+    return llvm::count_if(kKernels, [&](AttentionKernel kernel) {
+      return getHopperTiles(kernel, shape).has_value();
+    });
+  };
+  AttentionShape shape = makeShape(context, DeviceCompute::BF16, 64);
+  EXPECT_EQ(count(shape), 3);
+  EXPECT_EQ(count(makeShape(context, DeviceCompute::BF16, 128)), 3);
+  EXPECT_EQ(count(makeShape(context, DeviceCompute::TF32, 64)), 3);
+  EXPECT_EQ(count(makeShape(context, DeviceCompute::TF32, 128)), 1);
+  EXPECT_EQ(count(makeShape(context, DeviceCompute::F32, 64)), 0);
+  EXPECT_EQ(count(makeShape(context, DeviceCompute::BF16, 80)), 0);
+  auto changed = [&](auto change) {
+    AttentionShape other = shape;
+    change(other);
+    return count(other);
+  };
+  EXPECT_EQ(changed([](auto &s) { s.hasPosition = true; }), 0);
+  EXPECT_EQ(changed([](auto &s) { s.alignment = 8; }), 0);
+  EXPECT_EQ(changed([](auto &s) { s.scalarAlignment = 4; }), 0);
+  EXPECT_EQ(changed([](auto &s) { s.queries = 63; }), 0);
+  EXPECT_EQ(changed([](auto &s) { s.keys = 1; }), 0);
+  EXPECT_EQ(changed([](auto &s) { s.k[1] = 260; }), 0);
+  EXPECT_EQ(changed([](auto &s) { s.v[2] = 0; }), 0);
+  EXPECT_EQ(changed([](auto &s) { s.o[1] = 260; }), 2);
+  EXPECT_EQ(changed([](auto &s) { s.dK[1] = 260; }), 1);
+}
+
+/// Emits the kernels for sm_90a; returns their number.
+size_t emitForHopper(DeviceHarness &harness, const std::string &name,
+                     const AttentionShape &shape) {
+  gpu::GPUModuleOp module = harness.gpuModule();
+  size_t count = 0;
+  for (auto [kernel, suffix] :
+       llvm::zip_equal(kKernels, ArrayRef<const char *>{"_o", "_dq", "_dkv"})) {
+    std::optional<AttentionTiles> tiles = getHopperTiles(kernel, shape);
+    if (!tiles)
+      continue;
+    FailureOr<DeviceLaunch> launch = emitAttentionOnHopper(
+        kernel, module, module.getLoc(), name + suffix, shape, *tiles);
+    EXPECT_TRUE(succeeded(launch)) << name;
+    if (failed(launch))
+      continue;
+    EXPECT_LE(launch->sharedBytes, kMaxHopperSharedBytes) << name;
+    EXPECT_EQ(launch->grid[2], shape.batch) << name;
+    bool isBF16 = shape.element.isBF16();
+    EXPECT_EQ(launch->maps.empty(), !isBF16) << name;
+    for (const DeviceMap &map : launch->maps) {
+      EXPECT_EQ(map.extents.size(), map.strides.size()) << name;
+      EXPECT_EQ(map.extents.size(), map.box.size()) << name;
+      EXPECT_EQ(map.swizzle, map.extents.size() == 4 ? 128 : 0) << name;
+    }
+    ++count;
+  }
+  return count;
+}
+
 /// Assembles `ptx` for `chip`: so many kernels, none of which spills.
 void expectNoSpills(const std::string &ptx, StringRef chip, size_t kernels) {
   llvm::SmallString<128> cubin;
@@ -123,6 +186,7 @@ void expectNoSpills(const std::string &ptx, StringRef chip, size_t kernels) {
     EXPECT_EQ(report.spillBytes, 0) << report.kernel;
     EXPECT_EQ(report.stackBytes, 0) << report.kernel;
     EXPECT_GT(report.registers, 0) << report.kernel;
+    EXPECT_EQ(report.warning, "") << report.kernel;
   }
   for (StringRef suffix : {"", ".ptx", ".log"})
     llvm::sys::fs::remove(cubin + suffix);
@@ -172,5 +236,40 @@ void assembleFor(StringRef chip, bool brief = false) {
 TEST(DeviceAttention, AssemblesForAmpere) { assembleFor("sm_80"); }
 TEST(DeviceAttention, AssemblesForAda) { assembleFor("sm_89", /*brief=*/true); }
 TEST(DeviceAttention, AssemblesForHopper) { assembleFor("sm_90a"); }
+
+TEST(DeviceAttention, AssemblesHopperKernels) {
+  if (DeviceHarness::findAssembler().empty())
+    GTEST_SKIP() << "no ptxas";
+  for (DeviceCompute compute : {DeviceCompute::BF16, DeviceCompute::TF32}) {
+    DeviceHarness harness;
+    MLIRContext &context = harness.context();
+    size_t count = 0;
+    for (int64_t depth : {64, 128}) {
+      AttentionShape shape = makeShape(context, compute, depth);
+      std::string name = "d" + std::to_string(depth);
+      count += emitForHopper(harness, name + "_tails", shape);
+      shape.queries = shape.keys = 1024;
+      shape.keyHeads = shape.heads;
+      count += emitForHopper(harness, name + "_causal", shape);
+      shape.causal = false;
+      shape.scale = -0.5;
+      count += emitForHopper(harness, name + "_full", shape);
+    }
+    EXPECT_TRUE(succeeded(verify(harness.gpuModule())));
+    std::string ptx = harness.translate("sm_90a");
+    ASSERT_FALSE(ptx.empty());
+    bool isBF16 = compute == DeviceCompute::BF16;
+    EXPECT_NE(ptx.find(isBF16 ? "wgmma.mma_async.sync.aligned.m64n64k16.f32."
+                                "bf16.bf16"
+                              : "wgmma.mma_async.sync.aligned.m64n64k8.f32."
+                                "tf32.tf32"),
+              std::string::npos);
+    EXPECT_EQ(ptx.find("cp.async.bulk.tensor.4d") != std::string::npos, isBF16);
+    EXPECT_EQ(ptx.find("cvt.rna.tf32.f32") != std::string::npos, !isBF16);
+    EXPECT_EQ(ptx.find("mma.sync"), std::string::npos);
+    EXPECT_EQ(ptx.find(".local"), std::string::npos);
+    expectNoSpills(ptx, "sm_90a", count);
+  }
+}
 
 } // namespace

@@ -119,11 +119,18 @@ std::vector<DeviceReport> DeviceHarness::assemble(StringRef ptx, StringRef chip,
   std::vector<DeviceReport> reports;
   SmallVector<StringRef> lines;
   text.split(lines, '\n');
+  auto findWarnings = [&] {
+    for (StringRef line : lines)
+      for (DeviceReport &report : reports)
+        if (line.contains("(C75") && line.contains("'" + report.kernel + "'"))
+          report.warning = line.str();
+  };
   for (StringRef line : lines) {
     int stack, stores, loads;
     line = line.trim();
     if (line.contains("Compiling entry function"))
-      reports.push_back({line.split('\'').second.split('\'').first.str()});
+      reports.emplace_back().kernel =
+          line.split('\'').second.split('\'').first.str();
     else if (!reports.empty() &&
              std::sscanf(line.str().c_str(),
                          "%d bytes stack frame, %d bytes spill stores, %d "
@@ -136,5 +143,6 @@ std::vector<DeviceReport> DeviceHarness::assemble(StringRef ptx, StringRef chip,
                   &reports.back().registers);
     }
   }
+  findWarnings();
   return reports;
 }

@@ -21,6 +21,7 @@ namespace mlir::blurt::test {
 struct DeviceReport {
   std::string kernel;
   int registers = 0, stackBytes = 0, spillBytes = 0;
+  std::string warning; ///< of products that had to wait for each other
 };
 
 /// Holds a `gpu.module` for kernels, and translates it.
