@@ -265,7 +265,6 @@ TEST(DeviceAttention, AssemblesHopperKernels) {
                                 "tf32.tf32"),
               std::string::npos);
     EXPECT_EQ(ptx.find("cp.async.bulk.tensor.4d") != std::string::npos, isBF16);
-    EXPECT_EQ(ptx.find("cvt.rna.tf32.f32") != std::string::npos, !isBF16);
     EXPECT_EQ(ptx.find("mma.sync"), std::string::npos);
     EXPECT_EQ(ptx.find(".local"), std::string::npos);
     expectNoSpills(ptx, "sm_90a", count);
