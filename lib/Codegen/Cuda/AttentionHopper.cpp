@@ -466,8 +466,8 @@ DeviceLaunch blurt::emitGradQOnHopper(const AttentionEmission &emission) {
     Value stage = stages.stage(index), parity = stages.parity(index);
     Value offset = stages.offset(stage);
     waitBarrier(b, stages.full(stage, 0), parity);
-    auto p = t.mma.startProduct(q, tile, t.mma.advance(k, offset), tile);
     waitBarrier(b, stages.full(stage, 1), parity);
+    auto p = t.mma.startProduct(q, tile, t.mma.advance(k, offset), tile);
     auto dS = t.mma.startProduct(dO, tile, t.mma.advance(v, offset), tile);
     stages.refill(index, range.end, start);
     p = t.mma.wait(1, p);
@@ -586,8 +586,8 @@ DeviceLaunch blurt::emitGradKVOnHopper(const AttentionEmission &emission) {
     Value stage = stages.stage(sequence), parity = stages.parity(sequence);
     Value offset = stages.offset(stage);
     waitBarrier(b, stages.full(stage, 0), parity);
-    auto p = t.mma.startProduct(k, tile, t.mma.advance(q, offset), tile);
     waitBarrier(b, stages.full(stage, 1), parity);
+    auto p = t.mma.startProduct(k, tile, t.mma.advance(q, offset), tile);
     auto dS = t.mma.startProduct(v, tile, t.mma.advance(dO, offset), tile);
     stages.refill(sequence, count, start);
     Value column = b.shiftLeft(t.lanes.column, 2);

@@ -116,7 +116,7 @@ void RoundedCopy::store(const Values &loaded, Value rows, Value columns) {
     Value rounded[4][4];
     for (int32_t i = 0; i != 4; ++i)
       for (int32_t j = 0; j != 4; ++j)
-        rounded[i][j] = b.roundTF32Bits(b.element(loaded[4 * pass + i], j));
+        rounded[i][j] = b.roundTF32(b.element(loaded[4 * pass + i], j));
     for (int32_t i = 0; i != 4; ++i) {
       if (rows)
         b.store16(b.makeVector(rounded[i]),
@@ -152,23 +152,6 @@ static void storeSums(HopperBlock &t, ArrayRef<Value> sum, Value tile,
   storeTileRows(b, rows, tile, warpRow, 16, t.block.rows(strides),
                 t.block.base(operand, strides, head), b.add(first, warpRow),
                 b.i32(limit), t.lanes.lane);
-}
-
-/// Rows of a warpgroup as operands in registers; `tile` is the block's first.
-static SmallVector<Value> loadOperandA(HopperBlock &t, Value tile) {
-  DeviceBuilder &b = t.b;
-  SlabLayout layout = t.layout(kRows);
-  TileLayout slab = TileLayout::get(kRows, 128);
-  Value group = b.div(t.lanes.warp, 4), warp = b.rem(t.lanes.warp, 4);
-  TileCursor cursor = t.lanes.cursorA(slab, b.mul(warp, 16));
-  Value own = b.advance(tile, b.mul(group, layout.bytes()));
-  SmallVector<Value> operand;
-  for (int32_t step = 0; step != layout.rowBytes / 32; ++step)
-    llvm::append_range(
-        operand,
-        t.lanes.loadA(cursor, b.advance(own, step / 4 * layout.slabBytes()), 0,
-                      step % 4));
-  return operand;
 }
 
 /// What threads stored is there for all, and all are done with the tile before.
@@ -249,8 +232,7 @@ DeviceLaunch blurt::emitForwardOnHopperTF32(const AttentionEmission &emission) {
       s = t.mma.wait(0, s);
       HopperSoftmax::State state = softmax.unpack(carried);
       softmax.add(state, s, b.mul(index, kRows), masked);
-      // A NaN is in the sum of exponentials as well.
-      state.out = t.mma.startAcross(state.out, t.mma.packA(s, /*finite=*/true),
+      state.out = t.mma.startAcross(state.out, t.mma.packA(s),
                                     t.mma.advance(v, offset), columns);
       if (!passes)
         turn();
@@ -356,7 +338,9 @@ DeviceLaunch blurt::emitGradQOnHopperTF32(const AttentionEmission &emission) {
     lastKeys.push_back(block.lastKey(row));
   }
   Value group = b.div(t.lanes.warp, 4);
-  SmallVector<Value> q = loadOperandA(t, qTile), dO = loadOperandA(t, dOTile);
+  Value groupOffset = b.mul(group, tile.bytes());
+  Value q = t.mma.advance(t.mma.describe(qTile, tile), groupOffset);
+  Value dO = t.mma.advance(t.mma.describe(dOTile, tile), groupOffset);
   Value k = t.mma.describe(kTile(zero), tile);
   Value kAcross = t.mma.describe(kColumns(zero), columns);
   Value v = t.mma.describe(vTile(zero), tile);
@@ -378,8 +362,8 @@ DeviceLaunch blurt::emitGradQOnHopperTF32(const AttentionEmission &emission) {
       });
     };
     auto compute = [&] {
-      auto p = t.mma.startProduct(q, t.mma.advance(k, offset), tile);
-      auto dS = t.mma.startProduct(dO, t.mma.advance(v, offset), tile);
+      auto p = t.mma.startProduct(q, tile, t.mma.advance(k, offset), tile);
+      auto dS = t.mma.startProduct(dO, tile, t.mma.advance(v, offset), tile);
       p = t.mma.wait(1, p);
       Value origin = b.add(b.mul(index, kRows), t.lanes.column);
       auto sees = [&](int32_t column, int32_t e) {

@@ -233,6 +233,11 @@ blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
       (shape.depth != 64 && shape.depth != 128) || shape.queries < kTile ||
       shape.keys < kTile || shape.scalarAlignment % 16 != 0)
     return std::nullopt;
+  // Copies of lse and delta start at multiples of 16 bytes.
+  bool mapsScalars =
+      kernel == AttentionKernel::GradKV && shape.compute == DeviceCompute::BF16;
+  if (mapsScalars && shape.queries % 4 != 0)
+    return std::nullopt;
   // What a tensor map can hold.
   constexpr int64_t kMaxStride = int64_t(1) << 40;
   constexpr int64_t kMaxExtent = int64_t(1) << 31;

@@ -91,8 +91,9 @@ emitAttentionGradKV(gpu::GPUModuleOp module, Location loc, StringRef name,
 
 /// The tiles of a kernel's form by wgmma for sm_90a, or none where it has no
 /// such form: then sm_90a takes the one that all architectures share. It is
-/// there for bf16 and tf32 at depth 64 and 128, without a position, if rows can
-/// be copied by 16 bytes and tensor maps can describe them.
+/// there for bf16 at depth 64 and 128 and for tf32 at depth 64, and 128 in the
+/// forward pass; from a tile of queries and of keys on, without a position, if
+/// rows can be copied by 16 bytes and tensor maps can describe them.
 std::optional<AttentionTiles> getHopperTiles(AttentionKernel kernel,
                                              const AttentionShape &shape);
 

@@ -149,10 +149,6 @@ public:
   Value extendBF16(Value bits);
   /// f32 rounded to tf32, ties away from zero; as i32, as operands are.
   Value roundTF32(Value value);
-  /// The same but for the 13 bits that tensor cores do not read: two
-  /// instructions of the integer unit instead of one of the unit that computes
-  /// exponentials, which is four times slower.
-  Value roundTF32Bits(Value value);
 
   //===--------------------------------------------------------------------===//
   // Threads

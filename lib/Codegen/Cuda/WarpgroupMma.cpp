@@ -116,28 +116,7 @@ WarpgroupMma::Values WarpgroupMma::startProduct(Value a,
                   {a, bTile}, results);
 }
 
-WarpgroupMma::Values WarpgroupMma::startProduct(ArrayRef<Value> a, Value bTile,
-                                                const SlabLayout &bLayout) {
-  size_t results = bLayout.rows / 2;
-  std::string sum = join(0, results), text = kProlog.str();
-  std::string bName = "$" + std::to_string(results + a.size());
-  for (size_t i = 0; i != a.size() / 4; ++i) {
-    if (i != 0)
-      text += "add.s64 b, " + bName + ", " +
-              std::to_string(alongBytes(bLayout, int32_t(i)) / 16) + ";\n";
-    size_t first = results + 4 * i;
-    text += step(bLayout.rows, sum, "{" + join(first, first + 4) + "}",
-                 i ? "b" : StringRef(bName), i ? "always" : "never", ", 0");
-  }
-  Values operands(a);
-  operands.push_back(bTile);
-  return assemble(text + kEpilog.str(),
-                  repeat("=f", results) + repeat("r", a.size()) + "l,~{memory}",
-                  operands, results);
-}
-
-WarpgroupMma::Values WarpgroupMma::packA(ArrayRef<Value> accumulators,
-                                         bool finite) {
+WarpgroupMma::Values WarpgroupMma::packA(ArrayRef<Value> accumulators) {
   Values operand;
   auto at = [&](size_t n, size_t e) { return accumulators[4 * n + e]; };
   for (size_t n = 0; n != accumulators.size() / 4; ++n)
@@ -146,9 +125,7 @@ WarpgroupMma::Values WarpgroupMma::packA(ArrayRef<Value> accumulators,
         operand.push_back(b.packBF16(at(n, e), at(n, e + 1)));
     else
       for (size_t e : {0, 2, 1, 3})
-        operand.push_back(
-            finite ? b.add(b.bitcast(at(n, e), b.getI32Type()), 0x1000)
-                   : b.roundTF32Bits(at(n, e)));
+        operand.push_back(b.roundTF32(at(n, e)));
   return operand;
 }
 

@@ -51,15 +51,11 @@ public:
   Value advance(Value descriptor, Value bytes);
 
   using Values = SmallVector<Value>;
-  /// Starts A · Bᵀ for 64 rows of A and the rows of B; A in shared memory or in
-  /// registers.
+  /// Starts A · Bᵀ for 64 rows of A and the rows of B.
   Values startProduct(Value a, const SlabLayout &aLayout, Value bTile,
                       const SlabLayout &bLayout);
-  Values startProduct(ArrayRef<Value> a, Value bTile,
-                      const SlabLayout &bLayout);
-  /// Operand A from the accumulators of a product, rounded. Of tf32 ones that
-  /// are `finite`, NaNs are lost.
-  Values packA(ArrayRef<Value> accumulators, bool finite = false);
+  /// Operand A from the accumulators of a product, rounded.
+  Values packA(ArrayRef<Value> accumulators);
   /// Starts sum += A · B. The rows of B run across in bf16: B is k×n; and along
   /// the depth in tf32, where B is n×k with columns 0, 2, 4, 6, 1, 3, 5, 7 of
   /// each eight in this order.
