@@ -116,7 +116,7 @@ void RoundedCopy::store(const Values &loaded, Value rows, Value columns) {
     Value rounded[4][4];
     for (int32_t i = 0; i != 4; ++i)
       for (int32_t j = 0; j != 4; ++j)
-        rounded[i][j] = b.roundTF32(b.element(loaded[4 * pass + i], j));
+        rounded[i][j] = b.roundTF32Bits(b.element(loaded[4 * pass + i], j));
     for (int32_t i = 0; i != 4; ++i) {
       if (rows)
         b.store16(b.makeVector(rounded[i]),
@@ -230,12 +230,14 @@ DeviceLaunch blurt::emitForwardOnHopperTF32(const AttentionEmission &emission) {
     auto compute = [&] {
       auto s = t.mma.startProduct(q, tile, t.mma.advance(k, offset), tile);
       s = t.mma.wait(0, s);
-      HopperSoftmax::State state = softmax.unpack(carried);
-      softmax.add(state, s, b.mul(index, kRows), masked);
-      state.out = t.mma.startAcross(state.out, t.mma.packA(s),
-                                    t.mma.advance(v, offset), columns);
       if (!passes)
         turn();
+      HopperSoftmax::State state = softmax.unpack(carried);
+      softmax.add(state, s, b.mul(index, kRows), masked);
+      // A NaN is in the sum of exponentials as well.
+      state.out =
+          t.mma.startAcross(state.out, t.mma.packA(s, /*hasNaNs=*/false),
+                            t.mma.advance(v, offset), columns);
       state.out = t.mma.wait(0, state.out);
       return softmax.pack(state);
     };

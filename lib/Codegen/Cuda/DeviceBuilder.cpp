@@ -197,6 +197,15 @@ Value DeviceBuilder::roundTF32(Value value) {
                                             NVVM::FPRoundingMode::RNA);
 }
 
+Value DeviceBuilder::roundTF32Bits(Value value) {
+  Value bits = bitcast(value, getI32Type());
+  Value magnitude = LLVM::FAbsOp::create(*this, value);
+  Value finite = arith::CmpFOp::create(*this, arith::CmpFPredicate::OLT,
+                                       magnitude, f32(HUGE_VAL));
+  // Half of the last place that is kept. It would make a NaN of all ones zero.
+  return select(finite, add(bits, 0x1000), bits);
+}
+
 //===----------------------------------------------------------------------===//
 // Threads
 //===----------------------------------------------------------------------===//

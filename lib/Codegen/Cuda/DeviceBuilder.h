@@ -149,6 +149,9 @@ public:
   Value extendBF16(Value bits);
   /// f32 rounded to tf32, ties away from zero; as i32, as operands are.
   Value roundTF32(Value value);
+  /// The same but for the 13 bits that tensor cores do not read, by the integer
+  /// unit, which takes four times as many.
+  Value roundTF32Bits(Value value);
 
   //===--------------------------------------------------------------------===//
   // Threads

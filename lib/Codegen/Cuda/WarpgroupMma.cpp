@@ -116,7 +116,8 @@ WarpgroupMma::Values WarpgroupMma::startProduct(Value a,
                   {a, bTile}, results);
 }
 
-WarpgroupMma::Values WarpgroupMma::packA(ArrayRef<Value> accumulators) {
+WarpgroupMma::Values WarpgroupMma::packA(ArrayRef<Value> accumulators,
+                                         bool hasNaNs) {
   Values operand;
   auto at = [&](size_t n, size_t e) { return accumulators[4 * n + e]; };
   for (size_t n = 0; n != accumulators.size() / 4; ++n)
@@ -125,7 +126,9 @@ WarpgroupMma::Values WarpgroupMma::packA(ArrayRef<Value> accumulators) {
         operand.push_back(b.packBF16(at(n, e), at(n, e + 1)));
     else
       for (size_t e : {0, 2, 1, 3})
-        operand.push_back(b.roundTF32(at(n, e)));
+        operand.push_back(
+            hasNaNs ? b.roundTF32Bits(at(n, e))
+                    : b.add(b.bitcast(at(n, e), b.getI32Type()), 0x1000));
   return operand;
 }
 

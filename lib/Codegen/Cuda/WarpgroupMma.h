@@ -54,8 +54,9 @@ public:
   /// Starts A · Bᵀ for 64 rows of A and the rows of B.
   Values startProduct(Value a, const SlabLayout &aLayout, Value bTile,
                       const SlabLayout &bLayout);
-  /// Operand A from the accumulators of a product, rounded.
-  Values packA(ArrayRef<Value> accumulators);
+  /// Operand A from the accumulators of a product, rounded. NaNs are lost if it
+  /// is said to have none.
+  Values packA(ArrayRef<Value> accumulators, bool hasNaNs = true);
   /// Starts sum += A · B. The rows of B run across in bf16: B is k×n; and along
   /// the depth in tf32, where B is n×k with columns 0, 2, 4, 6, 1, 3, 5, 7 of
   /// each eight in this order.
