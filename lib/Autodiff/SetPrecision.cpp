@@ -66,13 +66,19 @@ private:
     kinds[value] = kind;
     changed = true;
   }
-  /// Whatever flows into it, the stream that a stack carries is rounded; sums
-  /// that it carries are not.
-  Kind carriedKind(Value value) {
+  /// What a stack carries as its `i`th value. A residual stream, which every
+  /// iteration adds to, stays wide: rounding it each time costs more accuracy
+  /// the deeper the stack. Any other value is rounded whatever flows into it,
+  /// but for sums.
+  Kind carriedKind(StackOp stack, unsigned i, Value value) {
     Kind kind = kindOf(value);
     bool isSum = cast<RankedTensorType>(value.getType()).getRank() < 2;
-    return kind == Kind::Parameter || isSum ? kind : Kind::Activation;
+    if (kind == Kind::Parameter || isSum)
+      return kind;
+    return isResidual(stack, i) ? Kind::Wide : Kind::Activation;
   }
+  /// True if the yielded value is the carried one plus something.
+  bool isResidual(StackOp stack, unsigned i);
   void analyze();
   void analyze(Operation *op);
   Kind joinElementwise(ValueRange operands);
@@ -180,7 +186,7 @@ void Bf16Rewriter::analyze(Operation *op) {
         auto yielded = stack.getYield().getValues();
         for (unsigned i = 0, e = stack.getNumCarries(); i < e; ++i) {
           for (Value value : {stack.getCarries()[i], yielded[i]})
-            raise(stack.getCarryArg(i), carriedKind(value));
+            raise(stack.getCarryArg(i), carriedKind(stack, i, value));
           raise(stack.getResult(i), kindOf(stack.getCarryArg(i)));
         }
         for (auto [i, slice] : llvm::enumerate(stack.getSlices()))
@@ -205,6 +211,18 @@ void Bf16Rewriter::analyze(Operation *op) {
         for (Value result : other->getResults())
           raise(result, kind);
       });
+}
+
+bool Bf16Rewriter::isResidual(StackOp stack, unsigned i) {
+  SmallVector<Value> worklist{stack.getYield().getValues()[i]};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    if (value == stack.getCarryArg(i))
+      return true;
+    if (auto add = value.getDefiningOp<AddOp>())
+      llvm::append_range(worklist, add->getOperands());
+  }
+  return false;
 }
 
 void Bf16Rewriter::analyze() {

@@ -33,7 +33,8 @@ static Value emitTranspose(OpBuilder &builder, Location loc, Value value) {
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
   MLIRContext *context = builder.getContext();
   auto identity = AffineMap::getMultiDimIdentityMap(2, context);
-  auto exchange = AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, context);
+  auto exchange =
+      AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, context);
   auto result = RankedTensorType::get({columns, rows}, type.getElementType());
   auto group = blurt::GroupOp::create(
       builder, loc, "transpose", {columns, rows}, ArrayRef<int64_t>{}, value,

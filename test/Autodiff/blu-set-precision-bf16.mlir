@@ -1,28 +1,29 @@
 // RUN: bt-opt %s -split-input-file -blu-set-precision="policy=bf16" | FileCheck %s
 
-// Parameters stay and are cast once for products; the stream that the stack carries
-// is bf16; normalisation and the bias are computed in f32; the losses are f32.
+// Parameters stay and are cast once for products; the residual stream that the
+// stack carries stays f32; normalisation and the bias are computed in f32; the
+// losses are f32.
 // CHECK-LABEL: blu.model @stream
 // CHECK: %[[TABLE:.*]] = blu.param "table" {{.*}} : tensor<16x8xf32>
 // CHECK-NEXT: %[[HEAD:.*]] = blu.cast %[[TABLE]] : tensor<16x8xf32> to tensor<16x8xbf16>
 // CHECK: %[[E:.*]] = blu.embedding %[[TABLE]], %ids {{.*}} -> tensor<4x8xf32>
-// CHECK-NEXT: %[[E16:.*]] = blu.cast %[[E]] : tensor<4x8xf32> to tensor<4x8xbf16>
-// CHECK-NEXT: %[[S:.*]] = blu.stack "s" {{.*}} carry(%[[H:.*]] = %[[E16]]) : (tensor<4x8xbf16>) -> tensor<4x8xbf16>
+// CHECK-NEXT: %[[S:.*]] = blu.stack "s" {{.*}} carry(%[[H:.*]] = %[[E]]) : (tensor<4x8xf32>) -> tensor<4x8xf32>
 // CHECK: %[[N:.*]] = blu.param "norm"
 // CHECK: %[[W:.*]] = blu.param "w" {{.*}} : tensor<8x8xf32>
 // CHECK-NEXT: %[[W16:.*]] = blu.cast %[[W]]
 // CHECK: %[[B:.*]] = blu.param "b"
-// CHECK: %[[H32:.*]] = blu.cast %[[H]] : tensor<4x8xbf16> to tensor<4x8xf32>
-// CHECK-NEXT: %[[L:.*]] = blu.layer_norm %[[H32]], %[[N]], %[[B]] {{.*}} -> tensor<4x8xf32>
+// CHECK: %[[L:.*]] = blu.layer_norm %[[H]], %[[N]], %[[B]] {{.*}} -> tensor<4x8xf32>
 // CHECK-NEXT: %[[L16:.*]] = blu.cast %[[L]] : tensor<4x8xf32> to tensor<4x8xbf16>
 // CHECK-NEXT: %[[P:.*]] = blu.linear %[[L16]], %[[W16]] : (tensor<4x8xbf16>, tensor<8x8xbf16>) -> tensor<4x8xbf16>
 // CHECK-NEXT: %[[P32:.*]] = blu.cast %[[P]]
 // CHECK-NEXT: %[[Q:.*]] = blu.add %[[P32]], %[[B]]
 // CHECK-NEXT: %[[Q16:.*]] = blu.cast %[[Q]] : tensor<4x8xf32> to tensor<4x8xbf16>
 // CHECK-NEXT: %[[G:.*]] = blu.gelu %[[Q16]] approximate(tanh) : tensor<4x8xbf16>
-// CHECK-NEXT: %[[R:.*]] = blu.add %[[H]], %[[G]] : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<4x8xbf16>
-// CHECK-NEXT: blu.yield %[[R]] : tensor<4x8xbf16>
-// CHECK: %[[Z:.*]] = blu.linear %[[S]], %[[HEAD]] : {{.*}} -> tensor<4x16xbf16>
+// CHECK-NEXT: %[[G32:.*]] = blu.cast %[[G]] : tensor<4x8xbf16> to tensor<4x8xf32>
+// CHECK-NEXT: %[[R:.*]] = blu.add %[[H]], %[[G32]] : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+// CHECK-NEXT: blu.yield %[[R]] : tensor<4x8xf32>
+// CHECK: %[[S16:.*]] = blu.cast %[[S]] : tensor<4x8xf32> to tensor<4x8xbf16>
+// CHECK-NEXT: %[[Z:.*]] = blu.linear %[[S16]], %[[HEAD]] : {{.*}} -> tensor<4x16xbf16>
 // CHECK-NEXT: %[[LOSS:.*]] = blu.cross_entropy %[[Z]], %t {{.*}} : (tensor<4x16xbf16>, tensor<4xi32>) -> tensor<f32>
 // CHECK-NEXT: blu.return %[[LOSS]] : tensor<f32>
 blu.model @stream(%ids: tensor<4xi32> {blu.name = "ids"}, %t: tensor<4xi32> {blu.name = "t"}) -> (tensor<f32> {blu.name = "loss"}) {
@@ -40,6 +41,23 @@ blu.model @stream(%ids: tensor<4xi32> {blu.name = "ids"}, %t: tensor<4xi32> {blu
   }
   %z = blu.linear %s, %table : (tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<4x16xf32>
   %loss = blu.cross_entropy %z, %t ignore_index = -100 reduction(mean) : (tensor<4x16xf32>, tensor<4xi32>) -> tensor<f32>
+  blu.return %loss : tensor<f32>
+}
+
+// -----
+
+// What a stack carries without adding to it is rounded.
+// CHECK-LABEL: blu.model @chain
+// CHECK: blu.stack "s" {{.*}} carry(%[[H:.*]] = %{{.*}}) : (tensor<4x8xbf16>) -> tensor<4x8xbf16>
+// CHECK: blu.linear %[[H]], %{{.*}} : (tensor<4x8xbf16>, tensor<8x8xbf16>) -> tensor<4x8xbf16>
+blu.model @chain(%x: tensor<4x8xf32> {blu.name = "x"}) -> (tensor<f32> {blu.name = "loss"}) {
+  %s = blu.stack "s" [0 to 2] iteration(%i) carry(%h = %x) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %w = blu.param "w" init(#blu.ones) : tensor<8x8xf32>
+    %q = blu.linear %h, %w : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %g = blu.gelu %q approximate(tanh) : tensor<4x8xf32>
+    blu.yield %g : tensor<4x8xf32>
+  }
+  %loss = blu.reduce_mean %s [0, 1] : (tensor<4x8xf32>) -> tensor<f32>
   blu.return %loss : tensor<f32>
 }
 

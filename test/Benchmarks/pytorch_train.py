@@ -6,7 +6,7 @@ usage: pytorch_train.py --make-init W.safetensors [--layers N --heads N --dim N
                         --vocab N --context N --seed N]
        pytorch_train.py --init W.safetensors --data SHARD --batch B --seq T
                         --steps N --heads N --precision fp32|tf32|bf16
-                        [--compile] [--lr X] [--perturb E] [--metrics FILE]
+                        [--compile] [--lr X --warmup N] [--perturb E] [--metrics FILE]
 
 Precision bf16 is autocast over FP32 weights. --perturb multiplies each initial
 weight by 1 ± E, which shows how far two runs drift apart by themselves. Prints one
@@ -121,7 +121,9 @@ def train(options):
         else contextlib.nullcontext()
     )
     losses, ends = [], []
-    for tokens, targets in batches(options):
+    for step, (tokens, targets) in enumerate(batches(options)):
+        for group in optimizer.param_groups:
+            group["lr"] = options.lr * min(1, (step + 1) / max(1, options.warmup))
         optimizer.zero_grad(set_to_none=True)
         with cast:
             loss = run(tokens, targets)
@@ -168,6 +170,7 @@ def main():
         ("batch", 32),
         ("seq", 1024),
         ("steps", 20),
+        ("warmup", 0),
         ("seed", 1),
     ):
         parser.add_argument(f"--{name}", type=int, default=value)

@@ -52,8 +52,9 @@ def SetPrecisionPass : Pass<"blu-set-precision", "::mlir::ModuleOp"> {
     ops all of whose operands are activations, which have bf16 operands and results.
     Parameters stay f32 and are cast for products, once a step. Probabilities,
     losses, other reductions, exp and log, and what they go into elementwise, stay
-    f32, as do the model's inputs and results, but a stack carries activations in
-    bf16 (what has a rank of at least 2). A product that is nothing but a result is
+    f32, as do the model's inputs and results, and a residual stream, which a stack
+    carries and every iteration adds to. Anything else that a stack carries is
+    rounded (if its rank is at least 2). A product that is nothing but a result is
     wide.
 
     ```mlir
