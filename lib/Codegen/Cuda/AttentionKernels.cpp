@@ -193,7 +193,8 @@ AttentionTiles blurt::getAttentionTiles(AttentionKernel kernel,
     break;
   case DeviceCompute::TF32:
     if (kernel == AttentionKernel::Forward) {
-      tiles.rowTiles = narrow ? 1 : 2;
+      // A position takes registers, and comes with few queries.
+      tiles.rowTiles = narrow || shape.hasPosition ? 1 : 2;
       tiles.columns = wide ? 32 : 64;
     } else if (kernel == AttentionKernel::GradQ) {
       tiles.rowTiles = narrow ? 1 : 2;

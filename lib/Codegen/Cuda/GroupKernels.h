@@ -30,6 +30,12 @@
 
 namespace mlir::blurt {
 
+/// Threads of a block where nothing else asks for another number.
+inline constexpr int64_t kGroupThreads = 256;
+/// Map: points of a tile along each of its dims, and threads along one of them.
+inline constexpr int64_t kTile = 32;
+inline constexpr int64_t kTileRows = 8;
+
 struct DeviceSchedule {
   int64_t width = 1;   ///< lanes of a vector
   int64_t vectors = 1; ///< vectors of the vector dims
@@ -51,6 +57,13 @@ struct DeviceSchedule {
   static DeviceSchedule get(GroupOp group, const GroupPlan &plan,
                             int64_t workspaceBytes);
 };
+
+/// True for an input of which a row lies in one piece, and the bytes that it
+/// takes in shared memory.
+bool isCacheable(const GroupPlan &plan, const Operand &operand);
+int64_t getCacheBytes(const GroupPlan &plan, const Operand &operand);
+/// True for an operand that lies along `dim` and not along the vector dim.
+bool isTurned(const Operand &operand, unsigned vectorDim, unsigned dim);
 
 class DeviceGroupEmitter : GroupBody {
 public:
