@@ -13,7 +13,8 @@ Each case becomes a model of one op, differentiated by blu-vjp.
                1e-9 of the goldens; in any dtype within the derived tolerance
                of bt-run on the same inputs
 With --prepare nothing is run: each case leaves its program, inputs, expected
-results and their tolerances in a folder of DIR, for device_check.py.
+results and their tolerances in a folder of DIR, for device_check.py. Cases of
+attention are added that the goldens are too small for.
 Closes with the number of cases and the worst error.
 """
 import argparse
@@ -337,6 +338,29 @@ def check(runner, name, case, arrays, failures):
     return worst
 
 
+def device_cases(cases, stored):
+    """Adds attention of shapes for which an architecture has its own kernels."""
+    random = np.random.default_rng(7)
+    for causal, queries, keys, depth in (
+        (True, 132, 132, 64),
+        (True, 68, 200, 64),
+        (False, 200, 72, 64),
+        (False, 128, 100, 64),
+        (True, 130, 130, 128),
+        (False, 192, 128, 128),
+    ):
+        kind = "causal" if causal else "full"
+        name = f"attention_{kind}_t{queries}_s{keys}_d{depth}"
+        shapes = {n: (1, 2, keys, depth) for n in "kv"}
+        shapes["q"] = shapes["y"] = (1, 2, queries, depth)
+        draw = lambda n: random.standard_normal(shapes[n])
+        for key in ("in.q", "in.k", "in.v", "gout.y", "out.y"):
+            stored[f"{name}/{key}"] = draw(key[-1])
+        for n in "qkv":
+            stored[f"{name}/gin.{n}"] = draw(n)
+        cases[name] = {"attrs": {"causal": causal}}
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -355,6 +379,8 @@ def main():
     with open(os.path.join(GOLDENS, "goldens.json"), encoding="utf-8") as file:
         cases = json.load(file)["ops"]
     stored = tensors.read(os.path.join(GOLDENS, "ops.safetensors"))
+    if args.prepare:
+        device_cases(cases, stored)
     shard, shards = (int(part) for part in args.shard.split("/"))
     names = [name for name in cases if re.search(args.filter, name)]
     failures, worst, count = [], (0.0, "none"), 0
