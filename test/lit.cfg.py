@@ -1,4 +1,5 @@
 # Configuration of the lit tests; see lit.site.cfg.py.in for what CMake sets.
+import ctypes
 import os
 import re
 import sys
@@ -30,6 +31,24 @@ if long_tier:
     config.available_features.add("long")
 if config.blutrain_has_cuda:
     config.available_features.add("cuda-toolkit")
+
+
+def has_cuda_device():
+    """True if a driver is there and finds a device."""
+    try:
+        driver = ctypes.CDLL(os.environ.get("BLURT_LIBCUDA", "libcuda.so.1"))
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return (
+        driver.cuInit(0) == 0
+        and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+        and count.value > 0
+    )
+
+
+if has_cuda_device():
+    config.available_features.add("cuda-device")
 if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
     config.available_features.add("bt-compile")
 

@@ -6,8 +6,8 @@ every final parameter.
 
 The policies that round products are held to what PyTorch got with them on an
 H200 instead: the root mean square of the losses' relative errors, and the
-relative errors of all gradients and of all final parameters together, may be 2.5
-times as large.
+relative errors of all gradients and of all final parameters together, may be 2
+(tf32) or 2.5 times (bf16) as large.
 
 usage: gpt2_train.py --bin DIR --precision fp32|fp64|bf16|tf32 [--target T]
                      [--compile-flag FLAG …] [--phase PHASE --folder DIR]
@@ -32,9 +32,10 @@ from golden_gpt2 import GOLDENS, LAYER, OUTER, run, token_stream
 # programs differ in the order of additions alone.
 LIMITS = {"fp32": (2e-6, 1e-5), "fp64": (1e-9, 1e-9)}
 
-# The runs of PyTorch that the other policies are compared with.
+# The runs of PyTorch that the other policies are compared with, and how many times
+# their errors are allowed.
 PYTORCH = {"bf16": "cuda_bf16_autocast", "tf32": "cuda_tf32"}
-ALLOWED = 2.5
+ALLOWED = {"cuda_bf16_autocast": 2.5, "cuda_tf32": 2.0}
 
 
 def exported(golden):
@@ -167,7 +168,7 @@ def compare_with_pytorch(report, golden, key, metrics, grads, final):
         ("parameters", relative_error(*zip(*final)), reference["rel_final"]),
     ):
         print(f"{kind}: {error:.3g}, {error / allowed:.3g} of PyTorch's error")
-        report.check(kind, key, error, 0.0, ALLOWED * allowed)
+        report.check(kind, key, error, 0.0, ALLOWED[key] * allowed)
 
 
 def main():
