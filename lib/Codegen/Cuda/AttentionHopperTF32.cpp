@@ -230,14 +230,14 @@ DeviceLaunch blurt::emitForwardOnHopperTF32(const AttentionEmission &emission) {
     auto compute = [&] {
       auto s = t.mma.startProduct(q, tile, t.mma.advance(k, offset), tile);
       s = t.mma.wait(0, s);
-      if (!passes)
-        turn();
       HopperSoftmax::State state = softmax.unpack(carried);
       softmax.add(state, s, b.mul(index, kRows), masked);
       // A NaN is in the sum of exponentials as well.
       state.out =
           t.mma.startAcross(state.out, t.mma.packA(s, /*hasNaNs=*/false),
                             t.mma.advance(v, offset), columns);
+      if (!passes)
+        turn();
       state.out = t.mma.wait(0, state.out);
       return softmax.pack(state);
     };
