@@ -34,6 +34,20 @@ ArenaView ArenaView::contiguous(unsigned storage, mlir::ShapedType type) {
   return view;
 }
 
+ArenaView ArenaView::padded(unsigned storage, mlir::ShapedType type,
+                            int64_t alignment) {
+  ArenaView view = contiguous(storage, type);
+  if (view.shape.empty())
+    return view;
+  int64_t step =
+      llvm::alignTo(view.shape.back() * view.elementBytes, alignment);
+  for (size_t i = view.shape.size() - 1; i-- > 0;) {
+    view.strides[i] = step;
+    step *= view.shape[i];
+  }
+  return view;
+}
+
 bool ArenaView::isContiguous() const {
   SmallVector<int64_t, 4> packed = rowMajorStrides(shape, elementBytes);
   return llvm::all_of(llvm::seq<size_t>(0, shape.size()), [&](size_t i) {

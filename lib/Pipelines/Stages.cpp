@@ -129,8 +129,10 @@ static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
   plan.memoryLimit = options.memoryLimit;
   plan.debugMemory = options.debugMemory;
   // Partial sums of reductions, and what the BLAS library asks for on Hopper.
-  if (options.target == "cuda")
+  if (options.target == "cuda") {
     plan.workspaceBytes = 32 << 20;
+    plan.rowPadding.alignment = 16;
+  }
   pm.addPass(createPlanPass(plan, report));
   pm.addPass(createVerifyPlanPass());
 }

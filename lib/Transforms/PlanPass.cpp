@@ -33,6 +33,7 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
     memoryLimit = options.memoryLimit;
     debugMemory = options.debugMemory;
     workspaceBytes = options.workspaceBytes;
+    rowAlignment = options.rowPadding.alignment;
   }
 
   void runOnOperation() override {
@@ -40,6 +41,7 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
     options.memoryLimit = memoryLimit;
     options.debugMemory = debugMemory;
     options.workspaceBytes = workspaceBytes;
+    options.rowPadding.alignment = rowAlignment;
     options.packing = packing;
     FailureOr<PlanReport> report = planModule(getOperation(), options);
     if (failed(report))

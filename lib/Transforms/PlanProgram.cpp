@@ -188,7 +188,8 @@ LogicalResult ProgramPlanner::plan(func::FuncOp func) {
   planned.func = func;
   normalizeForPlan(func);
   planned.lifetimes = std::make_unique<Lifetimes>(func);
-  auto placement = Placement::compute(func, *planned.lifetimes);
+  auto placement =
+      Placement::compute(func, *planned.lifetimes, options.rowPadding);
   if (failed(placement))
     return failure();
   planned.placement = std::move(*placement);

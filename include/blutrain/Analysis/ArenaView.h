@@ -41,6 +41,11 @@ public:
   /// A row-major tensor of `type` at the start of `storage`.
   static ArenaView contiguous(unsigned storage, mlir::ShapedType type);
 
+  /// The same with rows, runs of the innermost dim, that begin on multiples of
+  /// `alignment` bytes; what lies between them is nobody's.
+  static ArenaView padded(unsigned storage, mlir::ShapedType type,
+                          int64_t alignment);
+
   unsigned getStorage() const { return storage; }
   int64_t getOffset() const { return offset; }
   llvm::ArrayRef<Term> getTerms() const { return terms; }

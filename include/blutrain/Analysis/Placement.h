@@ -36,12 +36,21 @@ struct Storage {
   int64_t begin, end;
 };
 
+/// Rows of the matrices that products read and write begin on multiples of
+/// `alignment` bytes where nothing asks for them in one piece, from matrices of
+/// `leastBytes` on.
+struct RowPadding {
+  int64_t alignment = 1;
+  int64_t leastBytes = 1 << 12;
+};
+
 class Placement {
 public:
   /// Places every value. Fails, with an error that names the state tensor, if a
   /// donated result cannot be computed in place.
   static mlir::FailureOr<Placement> compute(mlir::func::FuncOp func,
-                                            const Lifetimes &lifetimes);
+                                            const Lifetimes &lifetimes,
+                                            const RowPadding &padding = {});
 
   llvm::ArrayRef<Storage> getStorages() const { return storages; }
   /// Where `value` lies. For the block argument of a Saved carry this moves
@@ -59,8 +68,9 @@ public:
   }
 
 private:
-  Placement(mlir::func::FuncOp func, const Lifetimes &lifetimes)
-      : func(func), lifetimes(&lifetimes),
+  Placement(mlir::func::FuncOp func, const Lifetimes &lifetimes,
+            const RowPadding &padding)
+      : func(func), lifetimes(&lifetimes), padding(padding),
         places(lifetimes.getContents().size()) {}
 
   using Views = llvm::DenseMap<mlir::Value, ArenaView>;
@@ -84,10 +94,13 @@ private:
   bool tryPlace(ContentId content, const ArenaView &view);
   /// Places `content` in a storage of its own, if it has no place yet.
   void placeAlone(ContentId content);
+  /// Whether rows of `content` should be aligned.
+  bool wantsPadding(const Content &content) const;
   void commit(ContentId content, const ArenaView &view, Views &&contentViews);
 
   mlir::func::FuncOp func;
   const Lifetimes *lifetimes;
+  RowPadding padding;
   llvm::SmallVector<Storage> storages;
   std::vector<std::optional<ArenaView>> places;
   std::vector<llvm::SmallVector<ContentId, 4>> contentsIn;

@@ -54,6 +54,9 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
     Option<"workspaceBytes", "workspace", "int64_t", /*default=*/"0",
            "Keep at least this many bytes between state and scratch for partial "
            "results">,
+    Option<"rowAlignment", "row-alignment", "int64_t", /*default=*/"1",
+           "Begin rows of the operands of products on multiples of so many bytes "
+           "where nothing asks for them in one piece">,
     Option<"reportFile", "report", "std::string", /*default=*/"\"\"",
            "Write the plan report to this file, as JSON or, if it "
            "ends in .html, as a page">];

@@ -14,6 +14,7 @@
 #define BLUTRAIN_TRANSFORMS_PLAN_H
 
 #include "blutrain/Analysis/Packing.h"
+#include "blutrain/Analysis/Placement.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -29,6 +30,7 @@ struct PlanOptions {
   /// Bytes, at least, that are kept for the partial results of device kernels
   /// and library calls, one operation at a time; 0 for targets that need none.
   int64_t workspaceBytes = 0;
+  RowPadding rowPadding;
   /// Emit calls of blurt_debug_define, _use and _retire.
   bool debugMemory = false;
   PackingOptions packing;
