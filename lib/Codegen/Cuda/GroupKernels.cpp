@@ -269,6 +269,8 @@ LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   GroupPlan plan = GroupPlan::compute(op);
   DeviceSchedule schedule =
       DeviceSchedule::get(op, plan, host.getWorkspaceBytes());
+  DeviceSchedule hopper =
+      DeviceSchedule::get(op, plan, host.getWorkspaceBytes(), /*hopper=*/true);
   SmallVector<int64_t> alignments;
   std::string key = getStructureKey(op);
   for (Value operand : op.getOperands()) {
@@ -280,16 +282,26 @@ LogicalResult blurt::emitGroup(GroupOp op, CudaHost &host) {
   GroupWork work(op, plan, schedule);
   auto emit = [&](StringRef part, StringRef name, int64_t bytes, int64_t flops,
                   DeviceLaunch (DeviceGroupEmitter::*make)()) {
-    return host.getKernel(
-        key + part.str(), name, op, numArguments, [&](StringRef symbol) {
-          KernelBuilder builder(host.getKernels(), op.getLoc(), symbol,
-                                numArguments, schedule.width);
-          DeviceGroupEmitter emitter(op, builder, schedule, alignments);
-          DeviceLaunch launch = (emitter.*make)();
-          launch.bytes = bytes;
-          launch.flops = flops;
-          return launch;
-        });
+    auto emitTo = [&](gpu::GPUModuleOp module, const DeviceSchedule &schedule,
+                      StringRef symbol) {
+      KernelBuilder builder(module, op.getLoc(), symbol, numArguments,
+                            schedule.width);
+      DeviceGroupEmitter emitter(op, builder, schedule, alignments);
+      DeviceLaunch launch = (emitter.*make)();
+      launch.bytes = bytes;
+      launch.flops = flops;
+      return launch;
+    };
+    auto plain = [&](StringRef symbol) {
+      return emitTo(host.getKernels(), schedule, symbol);
+    };
+    auto forHopper = [&](StringRef symbol) {
+      return emitTo(host.getHopperKernels(), hopper, symbol);
+    };
+    return hopper.cacheBytes == schedule.cacheBytes
+               ? host.getKernel(key + part.str(), name, op, numArguments, plain)
+               : host.getKernel(key + part.str(), name, op, numArguments, plain,
+                                forHopper);
   };
   OpBuilder builder(op);
   SmallVector<Value> operands(op.getOperands());

@@ -54,8 +54,10 @@ struct DeviceSchedule {
   /// of a part.
   int64_t lanesX = 1, lanesY = 1, columnBlocks = 1, partRows = 1;
 
+  /// With `hopper`, for sm_90a: the same but for what stays in shared memory,
+  /// so that the bits are the same.
   static DeviceSchedule get(GroupOp group, const GroupPlan &plan,
-                            int64_t workspaceBytes);
+                            int64_t workspaceBytes, bool hopper = false);
 };
 
 /// True for an input of which a row lies in one piece, and the bytes that it

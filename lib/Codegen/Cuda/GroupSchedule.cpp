@@ -21,9 +21,10 @@ static constexpr int64_t kRowPart = 8192;
 /// Column: rows of a part.
 static constexpr int64_t kColumnPart = 256;
 static constexpr int64_t kMaxSplits = 1024;
-/// Row: shared memory that every architecture has for one block, less what the
-/// reductions use.
+/// Row: shared memory of one block, on every architecture and on Hopper, less
+/// what the reductions use.
 static constexpr int64_t kCacheBytes = 99 * 1024 - 512;
+static constexpr int64_t kHopperCacheBytes = 227 * 1024 - 512;
 
 /// True if the partial results of the group's reductions can be written by one
 /// kernel and added up by another: one phase, and nothing that varies along the
@@ -84,7 +85,7 @@ static int64_t findTurnedDim(const GroupPlan &plan) {
 }
 
 DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
-                                   int64_t workspaceBytes) {
+                                   int64_t workspaceBytes, bool hopper) {
   DeviceSchedule s;
   int64_t kept = plan.taskPoints;
   switch (plan.schedule) {
@@ -157,7 +158,7 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
       for (const Operand &operand : plan.inputs)
         if (isCacheable(plan, operand))
           s.cacheBytes += getCacheBytes(plan, operand);
-      if (s.cacheBytes > kCacheBytes)
+      if (s.cacheBytes > (hopper ? kHopperCacheBytes : kCacheBytes))
         s.cacheBytes = 0;
     }
     return s;

@@ -1,0 +1,48 @@
+// RUN: bt-opt %s -blurt-emit-cuda-kernels="arch=sm_80,sm_90a" | FileCheck %s
+// RUN: bt-opt %s -blurt-emit-cuda-kernels="arch=sm_80" | FileCheck %s --check-prefix=PLAIN
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+
+// A row that one block takes, and that is read again for each reduction, stays in
+// shared memory if it fits: 40,000 bytes anywhere, 200,000 on Hopper alone, for
+// which there is another kernel of the same name.
+
+// CHECK: module attributes {blurt.device = {
+// CHECK-SAME: shared_bytes = 40000 : i64, source = "short at {{[^"]*}}", symbol = "bt_short_0"
+// CHECK-SAME: shared_bytes = 0 : i64, source = "long at {{[^"]*}}", symbol = "bt_long_1"
+// CHECK-SAME: shared_bytes = 200000 : i64, source = "long at {{[^"]*}}", symbol = "bt_long_1"
+// CHECK: gpu.module @kernels {
+// CHECK: llvm.func @bt_short_0
+// CHECK: llvm.func @bt_long_1
+// CHECK: gpu.module @kernels_sm_90a {
+// CHECK-NOT: llvm.func @bt_short_0
+// CHECK: llvm.func @bt_long_1
+// CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<3>
+
+// PLAIN-NOT: shared_bytes = 200000
+// PLAIN-NOT: kernels_sm_90a
+module attributes {blurt.workspace = array<i64: 0, 4096>} {
+func.func @run(%ctx: !llvm.ptr, %arena: memref<4194304xi8>) {
+  %x = blurt.slot %arena offset 4096 : memref<4194304xi8> -> memref<8x10000xf32>
+  %y = blurt.slot %arena offset 1048576 : memref<4194304xi8> -> memref<8x50000xf32>
+  blurt.group "short" domain [8, 10000] reduce [1] ins(%x [#id] : memref<8x10000xf32>) outs(%x [#id] : memref<8x10000xf32>) {
+  ^bb0(%e: f32):
+    %max = blurt.reduce max %e : f32
+    %d = arith.subf %e, %max : f32
+    %exp = math.exp %d : f32
+    %sum = blurt.reduce sum %exp : f32
+    %p = arith.divf %exp, %sum : f32
+    blurt.group_yield %p : f32
+  }
+  blurt.group "long" domain [8, 50000] reduce [1] ins(%y [#id] : memref<8x50000xf32>) outs(%y [#id] : memref<8x50000xf32>) {
+  ^bb0(%e: f32):
+    %max = blurt.reduce max %e : f32
+    %d = arith.subf %e, %max : f32
+    %exp = math.exp %d : f32
+    %sum = blurt.reduce sum %exp : f32
+    %p = arith.divf %exp, %sum : f32
+    blurt.group_yield %p : f32
+  }
+  return
+}
+}
