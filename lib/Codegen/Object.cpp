@@ -6,6 +6,8 @@
 
 #include "blutrain/Codegen/Object.h"
 
+#include "Optimize.h"
+
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -13,8 +15,6 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
-#include "llvm/Passes/StandardInstrumentations.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -72,33 +72,6 @@ createMachine(ModuleOp module, const CpuTarget &target) {
   return machine;
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine,
-                     unsigned level) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager cgscc;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PipelineTuningOptions tuning;
-  // Kernels are vectors already; what is left is host code and tails.
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  tuning.LoopInterleaving = false;
-  llvm::PassBuilder builder(&machine, tuning);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(cgscc);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, cgscc, modules);
-  llvm::OptimizationLevel optLevel = level >= 3   ? llvm::OptimizationLevel::O3
-                                     : level == 2 ? llvm::OptimizationLevel::O2
-                                     : level == 1 ? llvm::OptimizationLevel::O1
-                                                  : llvm::OptimizationLevel::O0;
-  if (level == 0)
-    builder.buildO0DefaultPipeline(optLevel).run(module, modules);
-  else
-    builder.buildPerModuleDefaultPipeline(optLevel).run(module, modules);
-}
-
 static LogicalResult writeCode(ModuleOp module, llvm::Module &llvmModule,
                                llvm::TargetMachine &machine,
                                llvm::raw_pwrite_stream &os,
@@ -125,7 +98,7 @@ LogicalResult blurt::emitObject(ModuleOp module, const CpuTarget &target,
     return module.emitError("translation to LLVM IR failed");
   llvmModule->setTargetTriple(machine->getTargetTriple());
   llvmModule->setDataLayout(machine->createDataLayout());
-  optimize(*llvmModule, *machine, target.optLevel);
+  optimizeModule(*llvmModule, *machine, target.optLevel);
   if (options.llvmIR)
     llvmModule->print(*options.llvmIR, nullptr);
   if (options.assembly) {

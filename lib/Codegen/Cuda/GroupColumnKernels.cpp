@@ -96,25 +96,29 @@ void DeviceGroupEmitter::storeKept(Scope &task, Scope &column, Value start,
   b.setInsertionPoint(end);
 }
 
+DeviceGroupEmitter::Columns DeviceGroupEmitter::findColumns() {
+  Columns c;
+  c.x = schedule.lanesY == 1 ? thread : b.rem(thread, schedule.lanesX);
+  c.y = b.div(thread, schedule.lanesX);
+  c.number = b.div(blockX, schedule.columnBlocks);
+  c.columnBlock = b.rem(blockX, schedule.columnBlocks);
+  setCoordinates(plan.taskDims, c.number);
+  Value vector = b.add(b.mul(c.columnBlock, schedule.lanesX), c.x);
+  if (schedule.vectors % schedule.lanesX != 0) {
+    c.active = isLess(vector, schedule.vectors);
+    vector = b.min(vector, b.i64(schedule.vectors - 1));
+  }
+  c.start = b.mul(vector, schedule.width);
+  return c;
+}
+
 DeviceLaunch DeviceGroupEmitter::emitColumn() {
   DeviceLaunch launch;
   int64_t threads = schedule.lanesX * schedule.lanesY;
   launch.block = {int32_t(threads), 1, 1};
   launch.grid = {int32_t(plan.taskPoints * schedule.columnBlocks),
                  int32_t(schedule.splits), 1};
-  Value x = b.rem(thread, schedule.lanesX), y = b.div(thread, schedule.lanesX);
-  if (schedule.lanesY == 1)
-    x = thread;
-  Value number = b.div(blockX, schedule.columnBlocks);
-  Value columnBlock = b.rem(blockX, schedule.columnBlocks);
-  setCoordinates(plan.taskDims, number);
-  Value vector = b.add(b.mul(columnBlock, schedule.lanesX), x);
-  Value active;
-  if (schedule.vectors % schedule.lanesX != 0) {
-    active = isLess(vector, schedule.vectors);
-    vector = b.min(vector, b.i64(schedule.vectors - 1));
-  }
-  Value start = b.mul(vector, schedule.width);
+  auto [x, y, number, columnBlock, active, start] = findColumns();
   Value first = b.i64(0), last = b.i64(plan.loopPoints);
   if (schedule.splits > 1) {
     blockY = special("y");
@@ -214,17 +218,7 @@ DeviceLaunch DeviceGroupEmitter::emitColumnCombine() {
   int64_t threads = schedule.lanesX * schedule.lanesY;
   launch.block = {int32_t(threads), 1, 1};
   launch.grid = {int32_t(plan.taskPoints * schedule.columnBlocks), 1, 1};
-  Value x = b.rem(thread, schedule.lanesX), y = b.div(thread, schedule.lanesX);
-  Value number = b.div(blockX, schedule.columnBlocks);
-  Value columnBlock = b.rem(blockX, schedule.columnBlocks);
-  setCoordinates(plan.taskDims, number);
-  Value vector = b.add(b.mul(columnBlock, schedule.lanesX), x);
-  Value active;
-  if (schedule.vectors % schedule.lanesX != 0) {
-    active = isLess(vector, schedule.vectors);
-    vector = b.min(vector, b.i64(schedule.vectors - 1));
-  }
-  Value start = b.mul(vector, schedule.width);
+  auto [x, y, number, columnBlock, active, start] = findColumns();
   Operation *end = &*b.getInsertionPoint();
   auto &reduces = plan.phases[0];
   scf::ForOp parts =

@@ -86,8 +86,18 @@ private:
   DeviceLaunch emitTurned();
   DeviceLaunch emitRow();
   DeviceLaunch emitRowCombine();
+  /// Column: where a thread stands in its block, the task and the block of
+  /// columns that are its own, whether its vector is one (null: always), and
+  /// the vector's first column.
+  struct Columns {
+    Value x, y, number, columnBlock, active, start;
+  };
+  Columns findColumns();
   DeviceLaunch emitColumn();
   DeviceLaunch emitColumnCombine();
+  /// Row: combines the vectors of all threads and gives each the results.
+  void setRowValues(MutableArrayRef<ReduceOp> reduces, SmallVector<Value> sums,
+                    Scope &task, Value lane);
   void emitRowRegisters(Scope &task, Value lane);
   void emitRowLoops(Scope &task, Value lane, Value first, Value last);
   /// Row: `body` over the vectors `first` + lane, … below `last` of the current

@@ -16,6 +16,19 @@ using namespace mlir::blurt;
 /// Row: vectors of a trip through a long row.
 static constexpr int64_t kRowUnroll = 4;
 
+void DeviceGroupEmitter::setRowValues(MutableArrayRef<ReduceOp> reduces,
+                                      SmallVector<Value> sums, Scope &task,
+                                      Value lane) {
+  for (auto [reduce, sum] : llvm::zip_equal(reduces, sums)) {
+    ReduceKind kind = reduce.getKind();
+    sum = b.horizontal(
+        sum, [&](Value lhs, Value rhs) { return combine(kind, lhs, rhs); });
+  }
+  sums = acrossThreads(reduces, std::move(sums), schedule.threads, lane);
+  for (auto [reduce, sum] : llvm::zip_equal(reduces, sums))
+    task.values[reduce] = sum;
+}
+
 void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
   Operation *end = &*b.getInsertionPoint();
   int64_t count = llvm::divideCeil(schedule.vectors, schedule.threads);
@@ -48,14 +61,7 @@ void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
         sum = combine(reduce.getKind(), sum, value);
       }
     }
-    for (auto [reduce, sum] : llvm::zip_equal(reduces, sums)) {
-      ReduceKind kind = reduce.getKind();
-      sum = b.horizontal(
-          sum, [&](Value lhs, Value rhs) { return combine(kind, lhs, rhs); });
-    }
-    sums = acrossThreads(reduces, sums, schedule.threads, lane);
-    for (auto [reduce, sum] : llvm::zip_equal(reduces, sums))
-      task.values[reduce] = sum;
+    setRowValues(reduces, std::move(sums), task, lane);
     b.setInsertionPoint(end);
   }
   if (hasOutputs(kVector))
@@ -216,14 +222,7 @@ void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
     }
     b.setInsertionPoint(end);
     task.anchor = end;
-    for (auto [reduce, sum] : llvm::zip_equal(reduces, sums)) {
-      ReduceKind kind = reduce.getKind();
-      sum = b.horizontal(
-          sum, [&](Value lhs, Value rhs) { return combine(kind, lhs, rhs); });
-    }
-    sums = acrossThreads(reduces, sums, schedule.threads, lane);
-    for (auto [reduce, sum] : llvm::zip_equal(reduces, sums))
-      task.values[reduce] = sum;
+    setRowValues(reduces, std::move(sums), task, lane);
     isCached = true;
   }
   b.setInsertionPoint(end);
