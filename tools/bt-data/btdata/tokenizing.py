@@ -137,8 +137,6 @@ def part_chunks(parts, width):
 def write_shards(options, parts, total, held_out):
     """Cuts the tokens of the parts into shards, which appear together."""
     full = SHARD_TOKENS if options.shard_tokens is None else options.shard_tokens
-    if full > MAX_TOKENS:
-        raise Error(f"argument --shard-tokens: expected at most {MAX_TOKENS}")
     splits = []
     for name, size in (("train", total - held_out), ("val", held_out)):
         for number, begin in enumerate(range(0, size, full)):
@@ -200,6 +198,24 @@ def existing_shards(prefix):
     )
 
 
+def remove_unfinished(folder, prefix):
+    """Leaves only finished parts in a folder that is bt-data's own."""
+    name = re.escape(os.path.basename(prefix))
+    finished = re.compile(r"[0-9a-f]{32}\.tokens")
+    unfinished = re.compile(
+        rf"\.([0-9a-f]{{32}}\.tokens|{name}_(train|val)_\d{{6}}\.bin)\.\w+"
+    )
+    others = [e for e in sorted(os.listdir(folder)) if not finished.fullmatch(e)]
+    for entry in others:
+        if not unfinished.fullmatch(entry):
+            raise problem(
+                os.path.join(folder, entry),
+                "is not bt-data's; remove it or choose another -o",
+            )
+    for entry in others:
+        os.unlink(os.path.join(folder, entry))
+
+
 @contextlib.contextmanager
 def work_folder(prefix):
     """PREFIX.parts, for one process. It stays if it holds finished parts."""
@@ -220,9 +236,7 @@ def work_folder(prefix):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise problem(folder, "is in use by another bt-data") from None
-        for entry in os.listdir(folder):
-            if not entry.endswith(".tokens"):
-                os.unlink(os.path.join(folder, entry))
+        remove_unfinished(folder, prefix)
         try:
             yield folder
         except BaseException:
@@ -243,6 +257,15 @@ def work_folder(prefix):
 def tokenize_documents(options):
     global work
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    if (options.shard_tokens or 1) > MAX_TOKENS:
+        raise Error(
+            f"argument --shard-tokens: expected at most {MAX_TOKENS}, "
+            f"got {options.shard_tokens}"
+        )
+    if (options.val_tokens or 0) < 0:
+        raise Error(
+            f"argument --val-tokens: expected at least 0, got {options.val_tokens}"
+        )
     vocabulary = load_vocabulary(options.vocab_file, options.end_of_text)
     field = "text" if options.field is None else options.field
     units = plan_units(

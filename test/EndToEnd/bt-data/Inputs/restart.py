@@ -43,6 +43,11 @@ done = len(glob.glob(parts))
 assert done >= 20, done
 assert not shards("killed"), "shards before the end"
 
+# As if it had been killed while the shards got their names.
+with open(f"{folder}/killed_train_000000.bin", "wb") as file:
+    file.write(b"of the last run")
+with open(f"{folder}/killed.parts/.killed_val_000000.bin.x1", "wb") as file:
+    file.write(b"unfinished")
 again = subprocess.run(command("killed"), check=True, capture_output=True, text=True)
 pieces = list(map(int, re.findall(r"(\d+)/\d+ pieces", again.stderr)))
 assert pieces[0] > done, (pieces, done)
