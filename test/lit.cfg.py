@@ -2,6 +2,7 @@
 import ctypes
 import os
 import re
+import subprocess
 import sys
 
 import lit.formats
@@ -52,6 +53,13 @@ if has_cuda_device():
 if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
     config.available_features.add("bt-compile")
 
+# What bt-data uses for BPE and parquet, where `tools/setup.sh --data` puts it.
+data_python = os.path.join(config.blutrain_obj_root, "data-venv", "bin", "python")
+if os.path.exists(data_python):
+    imports = "import pyarrow.parquet, tiktoken, tokenizers"
+    if subprocess.run([data_python, "-c", imports], capture_output=True).returncode == 0:
+        config.available_features.add("data-packages")
+
 supported, reason = lit.util.killProcessAndChildrenIsSupported()
 if not supported:
     lit_config.fatal(f"time-outs do not work: {reason}; run tools/setup.sh")
@@ -78,6 +86,7 @@ for directory, tools in (
     for tool in tools:
         pattern = r"(?<![^\s|;&(])" + re.escape(tool) + r"(?![^\s|;&)])"
         config.substitutions.append((pattern, os.path.join(directory, tool)))
+config.substitutions.append(("%data_python", data_python))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%models", config.blutrain_models_dir))
 config.substitutions.append(("%tools", config.blutrain_tools_dir))

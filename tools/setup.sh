@@ -4,13 +4,15 @@ set -euo pipefail
 
 usage() {
   cat <<'TXT'
-usage: tools/setup.sh [--check]
+usage: tools/setup.sh [--check] [--data]
 
 Installs the packages that building, testing and the quickstart need and that
 are not there yet. Needs root and Debian 12; otherwise it says what is missing
 and changes nothing. Does nothing when all is there.
 
   --check   only report: exit 0 if nothing is missing, 1 otherwise
+  --data    also the Python packages of tools/bt-data/requirements.txt, in an
+            environment of their own, build/data-venv, where bt-data finds them
 
 Exit codes: 0 all there, 1 something is missing or could not be installed.
 TXT
@@ -38,10 +40,11 @@ fail() {
   exit 1
 }
 
-check_only=0
+check_only=0 data=0
 while (($#)); do
   case $1 in
     --check) check_only=1 ;;
+    --data) data=1 ;;
     -h | --help)
       usage
       exit 0
@@ -53,6 +56,30 @@ while (($#)); do
   esac
   shift
 done
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+requirements=tools/bt-data/requirements.txt
+environment=build/data-venv
+if ((data)); then
+  packages+=(python3-venv)
+fi
+
+# True unless --data asks for an environment that is not there as it should be.
+# The copy of the requirements is the last thing to be put there.
+data_ready() {
+  ((!data)) || cmp -s "$requirements" "$environment/requirements.txt"
+}
+
+set_up_data() {
+  printf 'installing: %s\n' "$(grep -v '^#' "$requirements" | paste -sd ' ')"
+  rm -rf "$environment"
+  python3 -m venv "$environment" ||
+    fail "python3 -m venv $environment failed"
+  "$environment/bin/python" -m pip install --quiet --no-deps \
+    --disable-pip-version-check -r "$requirements" ||
+    fail "pip install --no-deps -r $requirements failed"
+  cp "$requirements" "$environment/requirements.txt"
+}
 
 # Prints those of "$@" that are not installed, one a line.
 missing_of() {
@@ -71,6 +98,14 @@ missing_of() {
 
 mapfile -t missing < <(missing_of "${packages[@]}")
 if ((${#missing[@]} == 0)); then
+  if data_ready; then
+    exit 0
+  elif ((check_only)); then
+    printf 'missing: %s\nmake it with: tools/setup.sh --data\n' \
+      "$environment" >&2
+    exit 1
+  fi
+  set_up_data
   exit 0
 fi
 
@@ -112,3 +147,4 @@ apt-get "${options[@]}" update ||
 
 mapfile -t missing < <(missing_of "${packages[@]}")
 ((${#missing[@]} == 0)) || fail "still missing: ${missing[*]}"
+data_ready || set_up_data

@@ -70,6 +70,12 @@ add() {
 if ((build)); then
   section 'build'
   tools/build.sh
+  # The tests of BPE and parquet need packages of Python's; without them they are
+  # unsupported.
+  if [[ ${BLUTRAIN_SKIP_SETUP:-0} != 1 ]]; then
+    tools/setup.sh --data ||
+      printf 'warning: no packages for the tests of BPE and parquet\n' >&2
+  fi
 fi
 results=$PWD/build/test-results
 rm -rf "$results"

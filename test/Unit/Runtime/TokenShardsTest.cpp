@@ -86,6 +86,27 @@ TEST_F(TokenShards, RefusesDamagedFiles) {
                "mix_2.bin: expected 16-bit tokens as in");
 }
 
+TEST_F(TokenShards, RefusesDamagedFilesOf32BitTokens) {
+  std::string good = shard32({1, 2, 3});
+  writeFile(path("truncated.bin"), good.substr(0, good.size() - 1));
+  EXPECT_ERROR(open("truncated.bin"), ExitBadInput,
+               "truncated.bin: expected 1036 bytes for the 3 tokens of the "
+               "header, got 1035 bytes: the file is truncated");
+  // As many bytes as 16-bit tokens would take.
+  writeFile(path("half.bin"), good.substr(0, 1024 + 6));
+  EXPECT_ERROR(open("half.bin"), ExitBadInput, "got 1030 bytes");
+  writeFile(path("long.bin"), good + "x");
+  EXPECT_ERROR(open("long.bin"), ExitBadInput,
+               "got 1037 bytes: the file is too long");
+  writeFile(path("version.bin"), shardHeader(20240801, 1, 0));
+  EXPECT_ERROR(open("version.bin"), ExitBadInput,
+               "expected token file version 7, got 1");
+  // The count is unsigned, and its bytes are more than 32 bits hold.
+  writeFile(path("most.bin"), shardHeader(20240801, 7, 0xffffffff));
+  EXPECT_ERROR(open("most.bin"), ExitBadInput,
+               "expected 17179870204 bytes for the 4294967295 tokens");
+}
+
 TEST_F(TokenShards, RefusesPatternsWithoutFiles) {
   EXPECT_ERROR(open("nothing_*.bin"), ExitBadInput, "--data: no file matches");
   std::filesystem::create_directory(path("folder.bin"));
@@ -119,6 +140,27 @@ TEST_F(TokenShards, ReadsPastFourGiB) {
   EXPECT_EQ(stream.size(), count + 1);
   EXPECT_EQ(tokens(stream, at - 1, 5), (Ids{0, 11, 22, 33, 0}));
   EXPECT_EQ(tokens(stream, count, 2), (Ids{7, 0}));
+}
+
+TEST_F(TokenShards, Reads32BitTokensPastFourGiB) {
+  // Sparse: 5 GB, all zero but a few.
+  const uint64_t count = 1'250'000'000, at = 1'200'000'000;
+  std::string name = path("big.bin");
+  int descriptor = ::open(name.c_str(), O_WRONLY | O_CREAT, 0666);
+  ASSERT_GE(descriptor, 0);
+  std::string header = shardHeader(20240801, 7, uint32_t(count));
+  ASSERT_EQ(::write(descriptor, header.data(), header.size()), 1024);
+  const uint32_t marks[] = {70'000, 22, 128'256};
+  ASSERT_EQ(::pwrite(descriptor, marks, 12, off_t(1024 + 4 * at)), 12);
+  ASSERT_EQ(::ftruncate(descriptor, off_t(1024 + 4 * count)), 0);
+  ::close(descriptor);
+  TokenStream stream = open("big.bin", 128'256);
+  EXPECT_EQ(stream.size(), count);
+  EXPECT_EQ(tokens(stream, at - 1, 3), (Ids{0, 70'000, 22}));
+  EXPECT_EQ(tokens(stream, count - 1, 2), (Ids{0, 0}));
+  EXPECT_ERROR(tokens(stream, at, 3), ExitBadInput,
+               "big.bin: token 1200000002: expected an id below the vocabulary "
+               "size 128256, got 128256");
 }
 
 TEST_F(TokenShards, BatchesAreConsecutiveWindows) {
