@@ -230,8 +230,14 @@ private:
   }
 
   void initialiseState() {
-    if (resumed)
+    if (resumed) {
+      if (session->device() &&
+          session->code()->tuneHash() != resumed->state().tuneHash)
+        note(resumed->path() +
+             " was trained with another --tune: what follows can differ in "
+             "rounding from what it would have computed");
       return resumed->restore(program, session->arena());
+    }
     std::string weights = options.init;
     if (!initial.empty()) {
       Checkpoint from(initial);
