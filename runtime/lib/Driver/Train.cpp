@@ -211,12 +211,13 @@ private:
                                       : "the order of the shards"));
     seed = state.seed;
     tokensBefore = state.tokens;
-    if (!options.newData) {
-      if (state.dataTokens != stream->size() || state.dataDigest != digest)
-        throw badInput("--data: expected the data" + where +
-                       "other data; --new-data starts with it from its start");
+    bool sameData =
+        state.dataTokens == stream->size() && state.dataDigest == digest;
+    if (!sameData && !options.newData)
+      throw badInput("--data: expected the data" + where +
+                     "other data; --new-data starts with it from its start");
+    if (sameData)
       firstWindow = state.position / uint64_t(inputs.length);
-    }
     if (resumed->planHash() != program.plan_hash)
       note(resumed->path() +
            " is of a program with another plan: what follows can differ in "

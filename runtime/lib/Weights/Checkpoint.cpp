@@ -151,7 +151,9 @@ Json writeFile(const std::string &path, const StateFile &file,
 /// The manifest ends in a checksum of itself, taken with zeros in its place.
 std::string sealed(Json manifest) {
   manifest["xxh64"] = kNoSum;
-  std::string text = manifest.dump(2) + "\n";
+  // Names of files need not be UTF-8.
+  std::string text =
+      manifest.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   size_t at = text.rfind(kNoSum);
   return text.replace(at, kNoSum.size(),
                       hexString(xxh64(text.data(), text.size())));

@@ -198,8 +198,15 @@ TEST_F(Checkpoints, RefusesWhatDoesNotFit) {
       "train --data val.bin --lr 1 --steps 8 --checkpoint-dir c --resume ";
   expectError(other, 1, "--data: expected the data of c/step-00000004");
   EXPECT_EQ(run(other + "--new-data --quiet").code, 0);
-  expectError(base + "--steps 9 --resume", 1,
-              "c/step-00000008: expected the optimizer 'sgd' of this program, "
+  // Given again, it does not start the data again.
+  EXPECT_EQ(Checkpoint(path("c/step-00000008")).state().position, 4u * 32u);
+  EXPECT_EQ(run("train --data val.bin --lr 1 --steps 9 --checkpoint-dir c "
+                "--resume --new-data --quiet")
+                .code,
+            0);
+  EXPECT_EQ(Checkpoint(path("c/step-00000009")).state().position, 5u * 32u);
+  expectError(base + "--steps 10 --resume", 1,
+              "c/step-00000009: expected the optimizer 'sgd' of this program, "
               "got 'adamw'",
               "-sgd");
   expectError(train + "--checkpoint-every 5", 1, "--checkpoint-dir");
