@@ -18,6 +18,7 @@
 #include <csignal>
 #include <cstdio>
 #include <deque>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -121,6 +122,9 @@ public:
         saveTensors(options.dumpGrads,
                     instances(tensorsOf(entry), BLURT_GRADIENT),
                     session->arena(), fileMetadata(program));
+      if (saving.valid() &&
+          saving.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+        finishSaving();
       if (due || signal)
         saveCheckpoint(step + 1);
       if (signal)
@@ -129,6 +133,7 @@ public:
     retire(0, progress);
     saveCheckpoint(options.steps);
     validate(options.steps, progress);
+    finishSaving();
     progress.finish();
     if (!options.metrics.empty())
       openMetrics();
@@ -252,10 +257,12 @@ private:
       loadParameters(weights, program, session->arena(), session->pool());
   }
 
-  /// Every step before `step` has been retired.
+  /// Copies the state and leaves writing it to another thread. Every step
+  /// before `step` has been retired.
   void saveCheckpoint(int64_t step) {
     if (!checkpoints || step == savedStep || (resumed && step == firstStep))
       return;
+    finishSaving();
     if (metrics)
       metrics->sync();
     CheckpointState state;
@@ -287,12 +294,23 @@ private:
     flag("eps", options.eps);
     flag("momentum", options.momentum);
     flag("clip", options.clip);
-    lastSaved =
-        checkpoints->save(program, state, session->arena(), options.keep);
+    snapshot.resize(program.state_bytes);
+    session->arena().read(0, snapshot.data(), snapshot.size());
+    saving = std::async(std::launch::async, [this, state] {
+      return checkpoints->save(program, state, Arena(snapshot.data()),
+                               options.keep);
+    });
     savedStep = step;
   }
 
+  /// Waits for the checkpoint that is being written, or fails as it did.
+  void finishSaving() {
+    if (saving.valid())
+      lastSaved = saving.get();
+  }
+
   void stopped(const char *signal, int64_t step, Progress &progress) {
+    finishSaving();
     progress.finish();
     note(std::string("stopped by ") + signal + " after " +
          std::to_string(step) + " of " + std::to_string(options.steps) +
@@ -499,6 +517,8 @@ private:
   uint64_t firstWindow = 0, tokensBefore = 0;
   int64_t savedStep = -1;
   std::string lastSaved;
+  std::vector<std::byte> snapshot;
+  std::future<std::string> saving; ///< goes first: it uses the others
 };
 
 } // namespace

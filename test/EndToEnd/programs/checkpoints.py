@@ -146,12 +146,13 @@ def kill():
         found = [int(n.removeprefix("step-")) for n in names if n.startswith("step-")]
         newest = max(found, default=0)
         test.check(newest >= saved, f"kill {kills}: step {newest} after {saved}")
-        # All that the metrics say was reached is at most one save ahead.
+        # The next save waits for the one before it, so what the metrics say was
+        # reached is less than two saves ahead.
         if os.path.exists(test.path("run.jsonl")):
             lines = test.bytes("run.jsonl").split(b"\n")[:-1]
             reached = max((json.loads(x)["step"] for x in lines if x), default=0)
             test.check(
-                reached < newest + 4, f"kill {kills}: reached {reached}, saved {newest}"
+                reached < newest + 6, f"kill {kills}: reached {reached}, saved {newest}"
             )
         saved = newest
     test.check(kills >= test.options.kills // 2, f"{kills} kills")

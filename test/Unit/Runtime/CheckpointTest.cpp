@@ -290,6 +290,17 @@ TEST_F(Checkpoints, AFaultLeavesTheEarlierOne) {
   expectFault("rename:4:5", "c/step-00000006: cannot rename into place");
 }
 
+TEST_F(Checkpoints, AFaultEndsTheRunSoon) {
+  Outcome failed = program(base + "--steps 1000000 --checkpoint-every 2",
+                           faults("fsync:3:28"));
+  EXPECT_EQ(failed.code, 2) << failed.err;
+  EXPECT_NE(failed.err.find("optimizer.safetensors: cannot sync: No space"),
+            std::string::npos)
+      << failed.err;
+  EXPECT_TRUE(names().empty());
+  EXPECT_LT(int64_t(lines("m.jsonl").back()["step"]), 5);
+}
+
 TEST_F(Checkpoints, AKillAnywhereLosesNoCheckpoint) {
   makeReference(6);
   ASSERT_EQ(program(base + "--steps 3 --keep 1").code, 0);
