@@ -69,6 +69,8 @@ public:
 
   /// Writes `line` and a newline.
   void append(std::string_view line);
+  /// Returns when all lines are on the disk.
+  void sync();
 
 private:
   std::string name;

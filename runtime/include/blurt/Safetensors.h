@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,11 @@ public:
     return table;
   }
   const std::map<std::string, std::string> &metadata() const { return notes; }
+  /// All before the tensors.
+  std::string_view header() const {
+    return {reinterpret_cast<const char *>(file.data()),
+            size_t(tensors - file.data())};
+  }
   /// Not aligned to anything.
   const std::byte *data(const SafetensorsEntry &entry) const {
     return tensors + entry.begin;

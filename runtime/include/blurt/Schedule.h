@@ -15,6 +15,12 @@ namespace blurt {
 
 enum class ScheduleKind { Constant, Linear, Cosine };
 
+inline const char *scheduleName(ScheduleKind kind) {
+  return kind == ScheduleKind::Constant ? "constant"
+         : kind == ScheduleKind::Linear ? "linear"
+                                        : "cosine";
+}
+
 /// Warms up linearly over `warmup` steps, the first of which has 1/warmup of
 /// the peak; then stays, or falls to `least` at step `steps` on a line or half
 /// a cosine.

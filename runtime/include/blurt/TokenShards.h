@@ -32,6 +32,9 @@ public:
   /// Tokens in all shards.
   uint64_t size() const { return total; }
   size_t shardCount() const { return shards.size(); }
+  /// Hex digits that tell other data from this: of the sizes of the shards and
+  /// of samples of their tokens.
+  std::string digest() const;
 
   /// Writes tokens [position, position + count) to `out`, the stream repeating
   /// without end. Throws Error if an id is not below `vocab`, naming file,
@@ -72,7 +75,11 @@ public:
   uint64_t batchesPerPass() const;
 
   /// Writes rows × length inputs and as many targets.
-  void read(uint64_t batch, int32_t *inputs, int32_t *targets) const;
+  void read(uint64_t batch, int32_t *inputs, int32_t *targets) const {
+    readFrom(batch * rows, inputs, targets);
+  }
+  /// The same for a batch that begins with the `window`-th window drawn.
+  void readFrom(uint64_t window, int32_t *inputs, int32_t *targets) const;
 
 private:
   const TokenStream &stream;

@@ -18,6 +18,7 @@
 #include "blurt/ThreadPool.h"
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,15 @@ void loadParameters(const std::string &path, const blurt_program &program,
 void saveTensors(const std::string &path,
                  const std::vector<TensorInstance> &tensors, const Arena &arena,
                  const SafetensorsMetadata &metadata);
+
+/// The dtype as weight files spell it.
+const char *safetensorsDtype(const TensorInstance &tensor);
+/// Calls `use` with the bytes of a tensor as weight files lay it out.
+void readTensor(const TensorInstance &tensor, const Arena &arena,
+                const std::function<void(const std::byte *)> &use);
+/// Fills a tensor from bytes of its own dtype, laid out as in weight files.
+void writeTensor(const TensorInstance &tensor, const Arena &arena,
+                 const std::byte *from);
 
 /// Bytes that `saveTensors` writes, about.
 uint64_t savedBytes(const std::vector<TensorInstance> &tensors);

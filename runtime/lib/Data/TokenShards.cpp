@@ -6,6 +6,7 @@
 
 #include "blurt/TokenShards.h"
 #include "blurt/Error.h"
+#include "blurt/Hash.h"
 #include "blurt/Random.h"
 
 #include <algorithm>
@@ -131,6 +132,23 @@ void TokenStream::read(uint64_t position, uint64_t count, int32_t *out) const {
   }
 }
 
+std::string TokenStream::digest() const {
+  constexpr uint64_t kSamples = 64, kSampleBytes = 4096;
+  uint64_t hash = 0;
+  for (const Shard &shard : shards) {
+    hash = xxh64(&shard.count, sizeof(shard.count), hash);
+    uint64_t bytes = shard.file.size();
+    for (uint64_t i = 0; i < kSamples; ++i) {
+      uint64_t some = std::min(kSampleBytes, bytes);
+      uint64_t at = (bytes - some) / (kSamples - 1) * i;
+      if (i + 1 == kSamples)
+        at = bytes - some;
+      hash = xxh64(shard.file.data() + at, some, hash);
+    }
+  }
+  return hexString(hash);
+}
+
 BatchReader::BatchReader(const std::string &flag, const TokenStream &stream,
                          int64_t rows, int64_t length)
     : stream(stream), rows(uint64_t(rows)), length(uint64_t(length)) {
@@ -146,12 +164,12 @@ uint64_t BatchReader::batchesPerPass() const {
   return (stream.size() - 1) / (rows * length);
 }
 
-void BatchReader::read(uint64_t batch, int32_t *inputs,
-                       int32_t *targets) const {
+void BatchReader::readFrom(uint64_t first, int32_t *inputs,
+                           int32_t *targets) const {
   uint64_t windows = (stream.size() - 1) / length;
   std::vector<int32_t> window(length + 1);
   for (uint64_t row = 0; row < rows; ++row) {
-    uint64_t drawn = batch * rows + row;
+    uint64_t drawn = first + row;
     uint64_t index = shuffled ? permuted(shuffleSeed, drawn / windows,
                                          drawn % windows, windows)
                               : drawn;

@@ -34,12 +34,17 @@ struct CommonOptions {
 };
 
 struct TrainOptions : CommonOptions {
-  std::string data, val, init, metrics, save, dumpGrads, profile;
+  std::string data, val, init, initFrom, metrics, save, dumpGrads, profile;
+  std::string checkpointDir;
   int64_t steps = 0, valEvery = 0, valBatches = 0;
+  int64_t checkpointEvery = 0; ///< 0: at the end and when stopped
+  int64_t keep = 2;            ///< checkpoints, 0 for all
+  bool resume = false, newData = false;
   Schedule schedule;
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double momentum = 0, clip = 1.0;
   int64_t seed = 1;
+  bool seedGiven = false;
   bool shuffle = false, kernelTimes = false;
   /// Optimizer flags given on the command line, by the scalar each sets.
   std::set<std::string> given;

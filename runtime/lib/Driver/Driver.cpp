@@ -115,6 +115,34 @@ struct Unsupported {
   }
 };
 
+void defineCheckpoints(CLI::App &command, TrainOptions &o) {
+  auto *folder =
+      command.add_option("--checkpoint-dir", o.checkpointDir,
+                         "folder for checkpoints; there is one at the end, and "
+                         "one when SIGINT or SIGTERM stops the run");
+  command
+      .add_option("--checkpoint-every", o.checkpointEvery,
+                  "also write one after every N-th step")
+      ->check(wholeNumber(1))
+      ->needs(folder);
+  command
+      .add_option("--keep", o.keep,
+                  "newest checkpoints to keep, 0 keeps all of them")
+      ->capture_default_str()
+      ->check(wholeNumber(0))
+      ->needs(folder);
+  auto *resume =
+      command
+          .add_flag("--resume", o.resume,
+                    "go on from the newest checkpoint, or start if there is "
+                    "none")
+          ->needs(folder);
+  command
+      .add_flag("--new-data", o.newData,
+                "go on with other data than before, from its start")
+      ->needs(resume);
+}
+
 void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
                  const blurt_program &program) {
   addCommon(command, o, program);
@@ -170,7 +198,13 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
       ->check(wholeNumber(0, INT64_MAX));
   command.add_flag("--shuffle", o.shuffle,
                    "draw windows in an order chosen by the seed");
-  command.add_option("--init", o.init, "weights to start from (safetensors)");
+  auto *init = command.add_option("--init", o.init,
+                                  "weights to start from (safetensors)");
+  command
+      .add_option("--init-from", o.initFrom,
+                  "checkpoint, or folder of them, to start from with the "
+                  "weights alone")
+      ->excludes(init);
   command.add_option("--val", o.val, "validation shards, a glob pattern");
   command
       .add_option("--val-every", o.valEvery,
@@ -185,9 +219,7 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
   command.add_option("--save", o.save, "where to write the trained weights");
   command.add_option("--dump-grads", o.dumpGrads,
                      "where to write the gradients of the first step");
-  unsupported.option(command, "--checkpoint-dir");
-  unsupported.option(command, "--checkpoint-every");
-  unsupported.flag(command, "--resume");
+  defineCheckpoints(command, o);
   unsupported.option(command, "--timeout");
   unsupported.option(command, "--devices");
   if (program.device) {
@@ -220,8 +252,9 @@ void finishTrain(const CLI::App &command, TrainOptions &o) {
   checkFinite("momentum", o.momentum, 0, 1);
   checkFinite("clip", o.clip, 0, infinity);
   o.schedule.steps = o.steps;
-  checkNamed(command, {"--init", "--val", "--metrics", "--save", "--dump-grads",
-                       "--profile"});
+  o.seedGiven = command.count("--seed") > 0;
+  checkNamed(command, {"--init", "--init-from", "--val", "--metrics", "--save",
+                       "--dump-grads", "--profile", "--checkpoint-dir"});
   if (o.schedule.kind == ScheduleKind::Constant && command.count("--min-lr"))
     throw badInput("--min-lr: needs --schedule linear or cosine");
   if (o.val.empty())

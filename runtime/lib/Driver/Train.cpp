@@ -5,16 +5,20 @@
 //===----------------------------------------------------------------------===//
 
 #include "Commands.h"
+#include "Metrics.h"
 #include "Profile.h"
 #include "Progress.h"
+#include "blurt/Checkpoint.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
 #include "blurt/Weights.h"
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <deque>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -28,13 +32,45 @@ SafetensorsMetadata fileMetadata(const blurt_program &program) {
           {"plan_hash", program.plan_hash}};
 }
 
+volatile std::sig_atomic_t stopSignal = 0;
+
+/// While it lives, the first SIGINT or SIGTERM asks for a stop; another one of
+/// the same kind ends the process as usual.
+class StopSignals {
+public:
+  StopSignals() {
+    stopSignal = 0;
+    struct sigaction action = {};
+    action.sa_handler = [](int signal) { stopSignal = signal; };
+    action.sa_flags = SA_RESTART | int(SA_RESETHAND);
+    for (size_t i = 0; i < 2; ++i)
+      ::sigaction(kSignals[i], &action, &before[i]);
+  }
+  ~StopSignals() {
+    for (size_t i = 0; i < 2; ++i)
+      ::sigaction(kSignals[i], &before[i], nullptr);
+  }
+  StopSignals(const StopSignals &) = delete;
+  StopSignals &operator=(const StopSignals &) = delete;
+
+  static const char *raised() {
+    return stopSignal == SIGINT    ? "SIGINT"
+           : stopSignal == SIGTERM ? "SIGTERM"
+                                   : nullptr;
+  }
+
+private:
+  static constexpr int kSignals[] = {SIGINT, SIGTERM};
+  struct sigaction before[2];
+};
+
 class Trainer {
 public:
   Trainer(const blurt_program &program, const TrainOptions &options)
       : options(options), program(program),
         entry(requireEntry(program, "train", "train")),
         inputs(requireTokenInputs(program, entry, "train")),
-        loss(requireNumber(entry, "loss")) {
+        loss(requireNumber(entry, "loss")), seed(options.seed) {
     if (findTensor(entry, BLURT_OUTPUT, "grad_norm"))
       gradNorm = &requireNumber(entry, "grad_norm");
     checkScalars();
@@ -42,30 +78,31 @@ public:
     stream.emplace("--data", options.data,
                    findMetadataInt(program, "vocab_size").value_or(0));
     reader.emplace("--data", *stream, inputs.rows, inputs.length);
+    openCheckpoints();
     if (options.shuffle)
-      reader->shuffle(uint64_t(options.seed));
+      reader->shuffle(uint64_t(seed));
     SessionOptions sessionOptions = options.session();
     sessionOptions.graphs &= !options.kernelTimes;
     session.emplace(program, sessionOptions);
     // Late enough that caches and clocks have settled, if there is time.
-    int64_t count =
-        std::min<int64_t>(options.kernelTimes ? 1 : 3, options.steps);
+    int64_t left = options.steps - firstStep;
+    int64_t count = std::min<int64_t>(options.kernelTimes ? 1 : 3, left);
     int64_t late = options.kernelTimes ? 10 : 5;
     if (options.kernelTimes || !options.profile.empty())
-      profile.emplace(*session, std::min(late, options.steps - count), count);
+      profile.emplace(*session, firstStep + std::min(late, left - count),
+                      count);
     if (!options.val.empty())
       validation.emplace(*session, requireEntry(program, "eval", "--val"),
                          "--val", options.val, options.valBatches, "--val");
-    if (options.init.empty())
-      initialiseParameters(program, uint64_t(options.seed), session->arena(),
-                           session->pool());
-    else
-      loadParameters(options.init, program, session->arena(), session->pool());
+    initialiseState();
   }
 
   void run() {
+    StopSignals signals;
     Progress progress(options.steps, options.quiet);
-    for (int64_t step = 0; step < options.steps; ++step) {
+    if (resumed && !options.metrics.empty())
+      dropMetricsFrom(options.metrics, firstStep);
+    for (int64_t step = firstStep; step < options.steps; ++step) {
       if (options.valEvery > 0 && step % options.valEvery == 0) {
         retire(0, progress);
         validate(step, progress);
@@ -75,15 +112,28 @@ public:
       queueStep(step);
       if (profile)
         profile->after(step);
-      bool first = step == 0 && !options.dumpGrads.empty();
-      retire(first ? 0 : session->callsAhead(), progress);
+      bool first = step == firstStep && !options.dumpGrads.empty();
+      const char *signal =
+          step + 1 < options.steps ? StopSignals::raised() : nullptr;
+      bool due = options.checkpointEvery > 0 &&
+                 (step + 1) % options.checkpointEvery == 0;
+      retire(first || due || signal ? 0 : session->callsAhead(), progress);
       if (first)
         saveTensors(options.dumpGrads,
                     instances(tensorsOf(entry), BLURT_GRADIENT),
                     session->arena(), fileMetadata(program));
+      if (saving.valid() &&
+          saving.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+        finishSaving();
+      if (due || signal)
+        saveCheckpoint(step + 1);
+      if (signal)
+        return stopped(signal, step + 1, progress);
     }
     retire(0, progress);
+    saveCheckpoint(options.steps);
     validate(options.steps, progress);
+    finishSaving();
     progress.finish();
     if (!options.metrics.empty())
       openMetrics();
@@ -124,6 +174,147 @@ private:
     // What comes next does not follow at once.
     if (ahead == 0)
       previousCall.reset();
+  }
+
+  /// Finds where to go on before anything is allocated.
+  void openCheckpoints() {
+    if (!options.initFrom.empty())
+      initial = findCheckpoint("--init-from", options.initFrom);
+    if (options.checkpointDir.empty())
+      return;
+    digest = stream->digest();
+    checkpoints.emplace(options.checkpointDir, checkpointBytes(program));
+    std::optional<std::string> newest = checkpoints->newest();
+    if (newest && !options.resume)
+      throw badInput("--checkpoint-dir: expected a folder without checkpoints, "
+                     "found " +
+                     *newest + "; --resume goes on from it");
+    if (!newest) {
+      if (options.resume)
+        note("--resume: no checkpoint in " + options.checkpointDir +
+             ", starting from step 0");
+      return;
+    }
+    resumed.emplace(*newest);
+    resumed->requireProgram(program);
+    adopt(resumed->state());
+  }
+
+  void adopt(const CheckpointState &state) {
+    const std::string where = " of " + resumed->path() + ", got ";
+    firstStep = state.step;
+    if (options.steps < firstStep)
+      throw badInput("--steps: expected at least the " +
+                     std::to_string(firstStep) + " steps" + where +
+                     std::to_string(options.steps));
+    if (options.seedGiven && options.seed != state.seed)
+      throw badInput("--seed: expected the seed " + std::to_string(state.seed) +
+                     where + std::to_string(options.seed));
+    if (options.shuffle != state.shuffle)
+      throw badInput("--shuffle: expected data in the order" + where +
+                     (options.shuffle ? "one shuffled by the seed"
+                                      : "the order of the shards"));
+    seed = state.seed;
+    tokensBefore = state.tokens;
+    bool sameData =
+        state.dataTokens == stream->size() && state.dataDigest == digest;
+    if (!sameData && !options.newData)
+      throw badInput("--data: expected the data" + where +
+                     "other data; --new-data starts with it from its start");
+    if (sameData)
+      firstWindow = state.position / uint64_t(inputs.length);
+    if (resumed->planHash() != program.plan_hash)
+      note(resumed->path() +
+           " is of a program with another plan: what follows can differ in "
+           "rounding from what it would have computed");
+    note("going on from " + resumed->path());
+  }
+
+  void note(const std::string &text) const {
+    if (!options.quiet)
+      std::fprintf(stderr, "note: %s\n", text.c_str());
+  }
+
+  void initialiseState() {
+    if (resumed) {
+      if (session->device() &&
+          session->code()->tuneHash() != resumed->state().tuneHash)
+        note(resumed->path() +
+             " was trained with another --tune: what follows can differ in "
+             "rounding from what it would have computed");
+      return resumed->restore(program, session->arena());
+    }
+    std::string weights = options.init;
+    if (!initial.empty()) {
+      Checkpoint from(initial);
+      from.verifyWeights();
+      weights = from.weights();
+    }
+    if (weights.empty())
+      initialiseParameters(program, uint64_t(seed), session->arena(),
+                           session->pool());
+    else
+      loadParameters(weights, program, session->arena(), session->pool());
+  }
+
+  /// Copies the state and leaves writing it to another thread. Every step
+  /// before `step` has been retired.
+  void saveCheckpoint(int64_t step) {
+    if (!checkpoints || step == savedStep || (resumed && step == firstStep))
+      return;
+    finishSaving();
+    if (metrics)
+      metrics->sync();
+    CheckpointState state;
+    state.step = step;
+    uint64_t done = uint64_t(step - firstStep);
+    state.tokens = tokensBefore + done * uint64_t(tokensPerStep());
+    state.position =
+        (firstWindow + done * uint64_t(inputs.rows)) * uint64_t(inputs.length);
+    state.dataTokens = stream->size();
+    state.dataDigest = digest;
+    state.shuffle = options.shuffle;
+    state.seed = seed;
+    if (session->device())
+      state.tuneHash = session->code()->tuneHash();
+    auto flag = [&](const char *name, const nlohmann::json &value) {
+      state.flags.emplace_back(
+          name, value.is_string() ? value.get<std::string>() : value.dump());
+    };
+    flag("data", options.data);
+    flag("steps", options.steps);
+    flag("batch_tokens", tokensPerStep());
+    flag("lr", options.schedule.peak);
+    flag("schedule", scheduleName(options.schedule.kind));
+    flag("warmup", options.schedule.warmup);
+    flag("min_lr", options.schedule.least);
+    flag("weight_decay", options.weightDecay);
+    flag("beta1", options.beta1);
+    flag("beta2", options.beta2);
+    flag("eps", options.eps);
+    flag("momentum", options.momentum);
+    flag("clip", options.clip);
+    snapshot.resize(program.state_bytes);
+    session->arena().read(0, snapshot.data(), snapshot.size());
+    saving = std::async(std::launch::async, [this, state] {
+      return checkpoints->save(program, state, Arena(snapshot.data()),
+                               options.keep);
+    });
+    savedStep = step;
+  }
+
+  /// Waits for the checkpoint that is being written, or fails as it did.
+  void finishSaving() {
+    if (saving.valid())
+      lastSaved = saving.get();
+  }
+
+  void stopped(const char *signal, int64_t step, Progress &progress) {
+    finishSaving();
+    progress.finish();
+    note(std::string("stopped by ") + signal + " after " +
+         std::to_string(step) + " of " + std::to_string(options.steps) +
+         " steps" + (lastSaved.empty() ? "" : "; saved " + lastSaved));
   }
 
   int64_t tokensPerStep() const { return inputs.rows * inputs.length; }
@@ -176,9 +367,10 @@ private:
         profile->host(what, step, from);
       from = Clock::now();
     };
-    reader->read(uint64_t(step),
-                 reinterpret_cast<int32_t *>(session->stage(*inputs.tokens)),
-                 reinterpret_cast<int32_t *>(session->stage(*inputs.targets)));
+    reader->readFrom(
+        firstWindow + uint64_t(step - firstStep) * uint64_t(inputs.rows),
+        reinterpret_cast<int32_t *>(session->stage(*inputs.tokens)),
+        reinterpret_cast<int32_t *>(session->stage(*inputs.targets)));
     auto set = [&](const char *name, auto value) {
       if (const blurt_tensor *t = findTensor(entry, BLURT_SCALAR, name))
         session->writeScalar(*t, value);
@@ -192,7 +384,7 @@ private:
     set("momentum", options.momentum);
     set("clip", options.clip);
     set("step", step + 1);
-    set("seed", options.seed);
+    set("seed", seed);
     queued.call = session->queue(entry);
     spent("queue the step");
     pending.push_back(queued);
@@ -228,7 +420,7 @@ private:
   /// The file of an earlier run stays until there is something to write.
   LineFile &openMetrics() {
     if (!metrics)
-      metrics.emplace(options.metrics, /*keep=*/false);
+      metrics.emplace(options.metrics, /*keep=*/resumed.has_value());
     return *metrics;
   }
 
@@ -241,7 +433,8 @@ private:
     if (gradNorm)
       line["grad_norm"] = result.gradNorm;
     line["lr"] = result.rate;
-    line["tokens"] = (step + 1) * tokensPerStep();
+    line["tokens"] =
+        int64_t(tokensBefore) + (step + 1 - firstStep) * tokensPerStep();
     line["step_ms"] = result.seconds * 1e3;
     line["tokens_per_s"] = double(tokensPerStep()) / result.seconds;
     if (session->device())
@@ -282,7 +475,7 @@ private:
                    formatBytes(memory.used).c_str(),
                    formatBytes(memory.usedFirst).c_str());
     }
-    if (profile && options.steps > 0)
+    if (profile && options.steps > firstStep)
       profile->print();
     if (!options.profile.empty())
       profile->write(options.profile, program);
@@ -315,6 +508,17 @@ private:
   std::deque<Pending> pending;
   std::optional<uint64_t> previousCall;
   std::optional<Profile> profile;
+  // Where the run starts, which a checkpoint may say.
+  std::optional<CheckpointFolder> checkpoints;
+  std::optional<Checkpoint> resumed;
+  std::string initial; ///< the checkpoint whose weights to start with
+  std::string digest;
+  int64_t firstStep = 0, seed;
+  uint64_t firstWindow = 0, tokensBefore = 0;
+  int64_t savedStep = -1;
+  std::string lastSaved;
+  std::vector<std::byte> snapshot;
+  std::future<std::string> saving; ///< goes first: it uses the others
 };
 
 } // namespace

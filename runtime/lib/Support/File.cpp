@@ -167,6 +167,12 @@ void LineFile::append(std::string_view line) {
     throw failure(systemMessage(name, "cannot write", errnum));
 }
 
+void LineFile::sync() {
+  // Pipes and terminals say EINVAL.
+  if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS)
+    throw failure(systemMessage(name, "cannot sync", errno));
+}
+
 void blurt::checkWritable(const std::string &flag, const std::string &path,
                           uint64_t bytes, bool device) {
   std::string target = resolveLinks(path);

@@ -19,23 +19,6 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;
 
-const char *fileDtype(const TensorInstance &t) {
-  switch (t.tensor->dtype) {
-  case BLURT_F64:
-    return "F64";
-  case BLURT_F32:
-    return "F32";
-  case BLURT_BF16:
-    return "BF16";
-  case BLURT_I64:
-    return "I64";
-  case BLURT_I32:
-    return "I32";
-  default:
-    return "BOOL";
-  }
-}
-
 void storeElement(int32_t dtype, std::byte *to, double value) {
   if (dtype == BLURT_F64) {
     std::memcpy(to, &value, 8);
@@ -270,34 +253,72 @@ void blurt::loadParameters(const std::string &path,
   }
 }
 
+const char *blurt::safetensorsDtype(const TensorInstance &t) {
+  switch (t.tensor->dtype) {
+  case BLURT_F64:
+    return "F64";
+  case BLURT_F32:
+    return "F32";
+  case BLURT_BF16:
+    return "BF16";
+  case BLURT_I64:
+    return "I64";
+  case BLURT_I32:
+    return "I32";
+  default:
+    return "BOOL";
+  }
+}
+
+/// Copies a matrix of `rows` by `columns` transposed.
+static void transpose(const std::byte *from, std::byte *to, int64_t rows,
+                      int64_t columns, uint64_t size) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      std::memcpy(to + uint64_t(j * rows + i) * size,
+                  from + uint64_t(i * columns + j) * size, size);
+}
+
+void blurt::readTensor(const TensorInstance &t, const Arena &arena,
+                       const std::function<void(const std::byte *)> &use) {
+  std::vector<std::byte> copy;
+  const std::byte *from = arena.host();
+  if (from) {
+    from += t.offset;
+  } else {
+    copy.resize(t.bytes());
+    arena.read(t.offset, copy.data(), copy.size());
+    from = copy.data();
+  }
+  if (!t.tensor->export_transpose)
+    return use(from);
+  auto [rows, columns] = matrixShape(t);
+  std::vector<std::byte> out(t.bytes());
+  transpose(from, out.data(), rows, columns, dtypeSize(t.tensor->dtype));
+  use(out.data());
+}
+
+void blurt::writeTensor(const TensorInstance &t, const Arena &arena,
+                        const std::byte *from) {
+  if (!t.tensor->export_transpose)
+    return arena.write(t.offset, from, t.bytes());
+  auto [rows, columns] = matrixShape(t);
+  fill(t, arena, [&, rows = rows, columns = columns](std::byte *to) {
+    transpose(from, to, columns, rows, dtypeSize(t.tensor->dtype));
+  });
+}
+
 void blurt::saveTensors(const std::string &path,
                         const std::vector<TensorInstance> &tensors,
                         const Arena &arena,
                         const SafetensorsMetadata &metadata) {
   std::vector<SafetensorsOutput> outputs;
   for (const TensorInstance &t : tensors)
-    outputs.push_back({t.exportName, fileDtype(t), t.exportShape(),
+    outputs.push_back({t.exportName, safetensorsDtype(t), t.exportShape(),
                        [&t, &arena](AtomicFile &f) {
-                         std::vector<std::byte> copy;
-                         const std::byte *from = arena.host();
-                         if (from) {
-                           from += t.offset;
-                         } else {
-                           copy.resize(t.bytes());
-                           arena.read(t.offset, copy.data(), copy.size());
-                           from = copy.data();
-                         }
-                         if (!t.tensor->export_transpose)
-                           return f.write(from, t.bytes());
-                         auto [rows, columns] = matrixShape(t);
-                         uint64_t size = dtypeSize(t.tensor->dtype);
-                         std::vector<std::byte> out(t.bytes());
-                         for (int64_t i = 0; i < rows; ++i)
-                           for (int64_t j = 0; j < columns; ++j)
-                             std::memcpy(
-                                 out.data() + uint64_t(j * rows + i) * size,
-                                 from + uint64_t(i * columns + j) * size, size);
-                         f.write(out.data(), out.size());
+                         readTensor(t, arena, [&](const std::byte *data) {
+                           f.write(data, t.bytes());
+                         });
                        }});
   writeSafetensors(path, outputs, metadata);
 }

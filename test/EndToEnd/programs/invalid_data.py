@@ -232,7 +232,7 @@ for pattern, *flags in (
     (r"--beta1: expected .* below 1, got 1", "--beta1", "1"),
     (r"--clip: expected .* got -1", "--clip", "-1"),
     (r"--momentum: this program \(optimizer adamw\)", "--momentum", "0.5"),
-    (r"--resume: not supported", "--resume"),
+    (r"--resume requires --checkpoint-dir", "--resume"),
     (r"not expected: --frob", "--frob"),
     (r"not expected: extra", "extra"),
 ):

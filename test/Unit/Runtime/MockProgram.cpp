@@ -12,6 +12,7 @@
 //   MOCK_CLASSIFIER    inputs `image` and `label`
 //   MOCK_BAD_SCALAR    the train entry reads a scalar nobody knows
 //   MOCK_PLAIN         no gradients, no generation, no `clip`
+//   MOCK_SGD           says that its optimizer is sgd
 //   MOCK_USE_RETIRED   a debug build that reads a retired buffer
 //   MOCK_DEBUG         a debug build that does not
 //   MOCK_HUGE          a plan that no machine has the memory for
@@ -421,6 +422,12 @@ constexpr const char *kTarget = "cpu";
 constexpr const blurt_device_code *kDeviceCode = nullptr;
 #endif
 
+#if defined(MOCK_SGD)
+constexpr const char *kOptimizer = "sgd";
+#else
+constexpr const char *kOptimizer = "adamw";
+#endif
+
 const blurt_key_value kMetadata[] = {{"vocab_size", "256"}, {"context", "24"}};
 
 } // namespace
@@ -431,7 +438,7 @@ extern "C" const blurt_program blurt_program_main = {
     "mock",
     kTarget,
     "fp32",
-    "adamw",
+    kOptimizer,
     "00c0ffee",
     kEntries,
     kState,
