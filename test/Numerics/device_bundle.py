@@ -8,7 +8,10 @@ Leaves in DIR, beside the scripts that run there:
   ops-f32, ops-bf16   the golden op cases (device_check.py)
   golden-P            the golden GPT-2 in each precision (gpt2_train.py)
   text                a small GPT-2 on FILE's bytes, with the metrics of the CPU
-                      program in f32 and in f64 (device_text.py)
+                      program in f32 and in f64, its evaluation and its
+                      continuation of a prompt (device_text.py)
+  sanitize            a model of one layer of depth 64 with dropout, for
+                      compute-sanitizer
 Copy DIR to the machine and run device_run.sh there.
 """
 import argparse
@@ -19,6 +22,13 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRAIN_FLAGS = "--steps 200 --lr 1e-3 --warmup 20 --schedule cosine --seed 3 --quiet"
+SANITIZED = "--layers 1 --heads 2 --dim 128 --vocab 256 --context 128".split()
+# What the text model is asked for besides training, by command.
+COMMANDS = {
+    "eval": ["--data", "{folder}/t_val_000000.bin", "--weights", "{folder}/weights.safetensors"],
+    "generate": ["--weights", "{folder}/weights.safetensors", "--prompt", "In the beginning"]
+    + "--max-tokens 60 --temperature 0".split(),
+}
 SIZES = "--layers 3 --heads 4 --dim 128 --vocab 256 --context 128".split()
 
 
@@ -61,10 +71,24 @@ def main():
         metrics = ("--metrics", out("text", f"cpu-{precision}.jsonl"))
         data = ("--data", out("text", "t_train_000000.bin"))
         run(program, "train", *data, *TRAIN_FLAGS.split(), *metrics)
+        if precision == "fp32":
+            weights = out("text", "weights.safetensors")
+            run(program, "train", *data, *TRAIN_FLAGS.split(), "--save", weights)
+            for command, words in COMMANDS.items():
+                words = [w.format(folder=out("text")) for w in words]
+                with open(out("text", f"cpu-{command}"), "w", encoding="utf-8") as file:
+                    subprocess.run([program, command, *words], stdout=file, check=True)
         os.remove(program)
     for precision in ("fp32", "tf32", "bf16"):
         flags = (*cuda, "--arch", args.arch, "--precision", precision)
         run(*compiler, *flags, "-o", out("text", precision))
+    os.makedirs(out("sanitize"), exist_ok=True)
+    model = out("sanitize", "gpt2.mlir")
+    run(tool("bt-model"), "gpt2", *SANITIZED, "-o", model)
+    for precision in ("fp32", "tf32", "bf16"):
+        flags = (*cuda, "--arch", args.arch, "--precision", precision)
+        batch = ("--batch", "2", "--seq", "128", "--dropout", "0.1")
+        run(tool("bt-compile"), model, *batch, *flags, "-o", out("sanitize", precision))
     for name in os.listdir(HERE):
         if name.endswith((".py", ".sh")):
             shutil.copy(os.path.join(HERE, name), args.out)

@@ -13,9 +13,17 @@ part() {
 }
 
 if [[ ${1:-} == --sanitize ]]; then
-  # Every kernel family of training, on two steps of the golden model.
+  # Every kernel family of training, on two steps of the golden model, and of
+  # dropout, attention on Hopper and generation.
   for precision in fp32 tf32 bf16; do
     for tool in memcheck racecheck initcheck synccheck; do
+      check=(compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5)
+      part "$tool, $precision, depth 64" "${check[@]}" "sanitize/$precision" train \
+        --quiet --steps 2 --lr 1e-3 --data text/t_train_000000.bin \
+        --save "sanitize/$precision.safetensors"
+      part "$tool, $precision, generation" "${check[@]}" "sanitize/$precision" \
+        generate --weights "sanitize/$precision.safetensors" --prompt In \
+        --max-tokens 4 --temperature 0
       part "$tool, $precision" compute-sanitizer --tool "$tool" --error-exitcode 9 \
         --print-limit 5 "golden-$precision/gpt2" train --quiet --steps 2 --lr 1e-3 \
         --init "golden-$precision/init.safetensors" --data "golden-$precision/data.bin"
