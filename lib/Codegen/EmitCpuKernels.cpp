@@ -11,8 +11,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 namespace mlir::blurt {
 #define GEN_PASS_DEF_BLURTEMITCPUKERNELS
 #include "blutrain/Codegen/Passes.h.inc"
@@ -59,20 +57,8 @@ void CpuHost::launch(OpBuilder &builder, Location loc, const Kernel &kernel,
 }
 
 LogicalResult CpuHost::emit(Operation *op) {
-  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](GroupOp group) {
-        ++numGroups;
-        return emitGroup(group, *this);
-      })
-      .Case([&](GemmOp gemm) { return emitGemm(gemm, *this); })
-      .Case([&](ScatterAddOp add) { return emitScatterAdd(add, *this); })
-      .Case(
-          [&](CacheUpdateOp update) { return emitCacheUpdate(update, *this); })
-      .Case([&](AttentionOp attention) {
-        return emitAttention(attention, *this);
-      })
-      .Case(
-          [&](AttentionGradOp grad) { return emitAttentionGrad(grad, *this); });
+  numGroups += isa<GroupOp>(op);
+  return emitFor(op, *this);
 }
 
 void CpuHost::emitStore(OpBuilder &builder, Location loc, Value value,

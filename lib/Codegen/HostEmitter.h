@@ -19,6 +19,8 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 namespace mlir::blurt {
 
 class HostEmitter {
@@ -71,6 +73,19 @@ std::string getStructureKey(Operation *op);
 std::string getSymbolName(StringRef prefix, StringRef name, unsigned number);
 /// Sets the module's `blurt.plan_hash`, the digest of the plan it still is.
 void setPlanHash(ModuleOp module);
+
+/// Hands a group or library op to the emitter of its kind for `host`.
+template <typename Host> LogicalResult emitFor(Operation *op, Host &host) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](GroupOp group) { return emitGroup(group, host); })
+      .Case([&](GemmOp gemm) { return emitGemm(gemm, host); })
+      .Case([&](ScatterAddOp add) { return emitScatterAdd(add, host); })
+      .Case([&](CacheUpdateOp update) { return emitCacheUpdate(update, host); })
+      .Case(
+          [&](AttentionOp attention) { return emitAttention(attention, host); })
+      .Case(
+          [&](AttentionGradOp grad) { return emitAttentionGrad(grad, host); });
+}
 
 } // namespace mlir::blurt
 

@@ -9,7 +9,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Path.h"
 
@@ -180,20 +179,8 @@ void CudaHost::finish() {
 }
 
 LogicalResult CudaHost::emit(Operation *op) {
-  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](GroupOp group) {
-        ++numGroups;
-        return emitGroup(group, *this);
-      })
-      .Case([&](GemmOp gemm) { return emitGemm(gemm, *this); })
-      .Case([&](ScatterAddOp add) { return emitScatterAdd(add, *this); })
-      .Case(
-          [&](CacheUpdateOp update) { return emitCacheUpdate(update, *this); })
-      .Case([&](AttentionOp attention) {
-        return emitAttention(attention, *this);
-      })
-      .Case(
-          [&](AttentionGradOp grad) { return emitAttentionGrad(grad, *this); });
+  numGroups += isa<GroupOp>(op);
+  return emitFor(op, *this);
 }
 
 void CudaHost::emitStore(OpBuilder &builder, Location loc, Value value,

@@ -18,7 +18,10 @@
 //           block's threads have is combined in their order.
 //
 // Which element joins which partial sum, in which order, is a function of the
-// extents that are reduced and kept alone.
+// extents that are reduced and kept, and of whether the reduction may be cut:
+// it may not if the group has several, one after the other, or if something
+// along the reduced dims depends on the result. So a long reduction can have
+// other last bits where it was fused with what divides by it.
 //
 //===----------------------------------------------------------------------===//
 

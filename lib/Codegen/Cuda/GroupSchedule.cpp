@@ -88,6 +88,8 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
                                    int64_t workspaceBytes, bool hopper) {
   DeviceSchedule s;
   int64_t kept = plan.taskPoints;
+  // Partial results of each reduction begin on a multiple of 16 bytes.
+  int64_t slack = plan.phases.empty() ? 0 : 16 * int64_t(plan.phases[0].size());
   switch (plan.schedule) {
   case Schedule::Map: {
     if (plan.vectorDims.empty()) {
@@ -131,7 +133,7 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
       s.splits = std::min<int64_t>(
           kMaxSplits, llvm::divideCeil(plan.vectorPoints, kRowPart));
       int64_t bytes = 8 * kept * int64_t(plan.phases[0].size());
-      while (s.splits > 1 && s.splits * bytes > workspaceBytes)
+      while (s.splits > 1 && s.splits * bytes + slack > workspaceBytes)
         s.splits /= 2;
       s.threads = kGroupThreads;
     }
@@ -176,7 +178,7 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
           std::min<int64_t>(kMaxSplits, llvm::divideCeil(rows, kColumnPart));
       int64_t bytes =
           8 * kept * plan.vectorPoints * int64_t(plan.phases[0].size());
-      while (s.splits > 1 && s.splits * bytes > workspaceBytes)
+      while (s.splits > 1 && s.splits * bytes + slack > workspaceBytes)
         s.splits /= 2;
       s.partRows = llvm::divideCeil(rows, s.splits);
       s.splits = llvm::divideCeil(rows, s.partRows);

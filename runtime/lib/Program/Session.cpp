@@ -80,7 +80,7 @@ Session::~Session() {
     // Work in the queue still reads the buffers. If it failed, that has been
     // reported.
     try {
-      cuda->synchronize("the end of the session");
+      cuda->synchronize("the end of the program");
     } catch (const Error &) {
     }
     for (CudaDevice::Event *events : {began, ended})
