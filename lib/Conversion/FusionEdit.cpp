@@ -239,8 +239,12 @@ GroupOp blutrain::applyMerge(OpBuilder &builder, const MergePlan &plan,
   SmallVector<Value> read(groups[1]->getOperands());
   groups[1].erase();
   eraseDeadViews(read);
-  if (kind != MergeKind::Clone)
+  if (kind != MergeKind::Clone) {
+    // Views of an output that the second group was the last to read.
+    for (Operation *user : llvm::to_vector(groups[0]->getUsers()))
+      eraseDeadViews(user->getResults());
     groups[0].erase();
+  }
   return cleanGroup(merged);
 }
 
