@@ -53,7 +53,7 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
   set("epilogue", op.getBias() ? 1 : 0);
   set("dtype_ab", *dtypeA);
   set("dtype_c", *dtypeC);
-  set("dtype_extra", op.getBias() ? 1 : 0);
+  set("dtype_extra", op.getBias() ? *dtypeC : 0);
   set("trans_a", p.transA);
   set("trans_b", p.transB);
   set("accumulate", op.getC() ? 1 : 0);
