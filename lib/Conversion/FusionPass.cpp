@@ -86,6 +86,15 @@ static bool isRowGroup(GroupOp group) {
   return !group.getReduce().empty();
 }
 
+/// Whether the group writes an output along all the dims that it reduces.
+static bool writesAlong(GroupOp group) {
+  return llvm::any_of(llvm::seq(group.getNumResults()), [&](unsigned i) {
+    uint64_t dims = group.getMentionedDims(group.getOutputMap(i));
+    return llvm::all_of(group.getReduce(),
+                        [&](int64_t dim) { return dims >> dim & 1; });
+  });
+}
+
 /// Whether one row is reduced that is too long to be more than a sum: nothing
 /// runs in parallel over it.
 static bool isSerialGroup(GroupOp group) {
@@ -477,10 +486,12 @@ private:
     if (kind == MergeKind::Sibling) {
       if (saving(*plan) <= 0)
         return std::nullopt;
-      // Elementwise work does not join columns that it does not feed.
+      // Elementwise work joins columns that it does not feed only if they are
+      // written along as well as reduced.
       bool oneReduces = first.getReduce().empty() != second.getReduce().empty();
       GroupOp reducing = first.getReduce().empty() ? second : first;
-      if (oneReduces && (!isRowGroup(reducing) || isSerialGroup(reducing)))
+      if (oneReduces && (isRowGroup(reducing) ? isSerialGroup(reducing)
+                                              : !writesAlong(reducing)))
         return std::nullopt;
       // What has to move should be small, for its values live longer.
       Between between(first, second);

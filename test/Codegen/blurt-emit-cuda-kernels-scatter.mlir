@@ -10,7 +10,7 @@
 // CHECK-SAME: shared_bytes = 144 : i64
 // CHECK-SAME: symbol = "bt_scatter_add_sort_0"
 // CHECK-SAME: block = array<i32: 256, 1, 1>
-// CHECK-SAME: grid = array<i32: 96, 1, 1>
+// CHECK-SAME: grid = array<i32: 48, 1, 1>
 // CHECK-SAME: symbol = "bt_scatter_add_1"
 // CHECK: llvm.func @bt_scatter_add_sort_0
 // CHECK: llvm.atomicrmw add {{.*}} !llvm.ptr<3>, i32

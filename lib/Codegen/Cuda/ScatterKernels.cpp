@@ -41,8 +41,8 @@ static constexpr int64_t kSetRows = 4096;
 /// Add: threads of a block, rows of a warp, updates in flight of rows with many
 /// and of rows with few.
 static constexpr int64_t kAddThreads = 256;
-static constexpr int32_t kAddBlocks = 3; ///< on one multiprocessor
-static constexpr int64_t kWarpRows = 4;
+static constexpr int32_t kAddBlocks = 2; ///< on one multiprocessor
+static constexpr int64_t kWarpRows = 8;
 static constexpr int64_t kManyLoads = 16;
 static constexpr int64_t kFewLoads = 4;
 
