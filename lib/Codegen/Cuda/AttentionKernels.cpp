@@ -19,6 +19,13 @@ static bool isChunked(const AttentionShape &shape, const RowStrides &strides) {
                       [&](int64_t s) { return s * bytes % 16 == 0; });
 }
 
+/// Whether those of what attention and its gradient read can.
+static bool isAllChunked(const AttentionShape &shape) {
+  return llvm::all_of(
+      ArrayRef<const RowStrides *>{&shape.q, &shape.k, &shape.v, &shape.dO},
+      [&](const RowStrides *strides) { return isChunked(shape, *strides); });
+}
+
 //===----------------------------------------------------------------------===//
 // Blocks
 //===----------------------------------------------------------------------===//
@@ -185,7 +192,6 @@ static AttentionTiles getMergedTiles(const AttentionShape &shape, bool hopper) {
   tiles.stages = 1;
   if (shape.depth <= 32) {
     tiles.rowTiles = 4;
-    tiles.minBlocks = 3;
     return tiles;
   }
   tiles.laneRows = 2;
@@ -208,9 +214,7 @@ AttentionTiles blurt::getAttentionTiles(AttentionKernel kernel,
                                         const AttentionShape &shape) {
   bool wide = shape.depth > 64;
   // Copies of single elements take registers.
-  bool chunked = llvm::all_of(
-      ArrayRef<const RowStrides *>{&shape.q, &shape.k, &shape.v, &shape.dO},
-      [&](const RowStrides *strides) { return isChunked(shape, *strides); });
+  bool chunked = isAllChunked(shape);
   bool narrow = wide || !chunked;
   bool grouped = shape.heads != shape.keyHeads;
   AttentionTiles tiles;
@@ -265,7 +269,9 @@ blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
   else
     operands.append({&shape.dO, &shape.dQ, &shape.dK, &shape.dV});
   if (shape.compute == DeviceCompute::F32) {
-    if (kernel != AttentionKernel::GradQKV || shape.depth <= 32)
+    // Copies of single elements take registers.
+    if (kernel != AttentionKernel::GradQKV || shape.depth <= 32 ||
+        !isAllChunked(shape))
       return std::nullopt;
     return getMergedTiles(shape, /*hopper=*/true);
   }
