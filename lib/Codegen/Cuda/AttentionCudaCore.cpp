@@ -83,11 +83,12 @@ Value CoreBlock::reduceLanes(Value value,
   return value;
 }
 
-SmallVector<Value> CoreBlock::forChunkPairs(
-    int32_t count, ValueRange inits,
-    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-  assert(count % 2 == 0 && "odd number of chunks");
-  return b.loop(b.i32(0), b.i32(count), 2, inits, body);
+int32_t CoreBlock::getStep(int32_t count, int32_t products) {
+  constexpr int32_t kProducts = 512;
+  int32_t step = 1;
+  while (count % (4 * step) == 0 && 2 * step * products <= kProducts)
+    step *= 2;
+  return step;
 }
 
 Patch CoreBlock::scores(Value rows, Value tile, const ScoreMask &mask) {
@@ -98,35 +99,35 @@ Patch CoreBlock::scores(Value rows, Value tile, const ScoreMask &mask) {
   auto isHidden = [&](int32_t i, int32_t j) {
     return cell(mask, i, j) == ScoreMask::Hidden;
   };
+  int32_t step = getStep(depthChunks, 4 * tiles.rowTiles * perThread);
+  auto addChunks = [&](Value index, ValueRange sums) {
+    Patch sum(zero.rows, zero.columns, sums);
+    Value offset = b.shiftLeft(index, 4);
+    Value aChunk = b.advance(a, offset), cChunk = b.advance(c, offset);
+    for (int32_t chunk = 0; chunk != step; ++chunk) {
+      SmallVector<SmallVector<Value>> columns(sum.columns);
+      for (int32_t i = 0; i != sum.rows; ++i) {
+        SmallVector<Value> row;
+        for (int32_t j = 0; j != sum.columns; ++j) {
+          if (isHidden(i, j))
+            continue;
+          if (row.empty())
+            row = b.loadF32x4(b.advance(aChunk, i * aPitch + 16 * chunk));
+          if (columns[j].empty())
+            columns[j] =
+                b.loadF32x4(b.advance(cChunk, j * cPitch + 16 * chunk));
+        }
+        for (int32_t e = 0; e != 4; ++e)
+          for (int32_t j = 0; j != sum.columns; ++j)
+            if (!isHidden(i, j))
+              sum.at(i, j) = b.fma(row[e], columns[j][e], sum.at(i, j));
+      }
+    }
+    return sum.values;
+  };
   return Patch(
       zero.rows, zero.columns,
-      forChunkPairs(
-          depthChunks, zero.values, [&](Value index, ValueRange sums) {
-            Patch sum(zero.rows, zero.columns, sums);
-            Value offset = b.shiftLeft(index, 4);
-            Value aChunk = b.advance(a, offset), cChunk = b.advance(c, offset);
-            for (int32_t chunk : {0, 1}) {
-              SmallVector<SmallVector<Value>> columns(sum.columns);
-              for (int32_t i = 0; i != sum.rows; ++i) {
-                SmallVector<Value> row;
-                for (int32_t j = 0; j != sum.columns; ++j) {
-                  if (isHidden(i, j))
-                    continue;
-                  if (row.empty())
-                    row =
-                        b.loadF32x4(b.advance(aChunk, i * aPitch + 16 * chunk));
-                  if (columns[j].empty())
-                    columns[j] =
-                        b.loadF32x4(b.advance(cChunk, j * cPitch + 16 * chunk));
-                }
-                for (int32_t e = 0; e != 4; ++e)
-                  for (int32_t j = 0; j != sum.columns; ++j)
-                    if (!isHidden(i, j))
-                      sum.at(i, j) = b.fma(row[e], columns[j][e], sum.at(i, j));
-              }
-            }
-            return sum.values;
-          }));
+      b.loop(b.i32(0), b.i32(depthChunks), step, zero.values, addChunks));
 }
 
 void CoreBlock::storeScores(Patch &p, Value scoreTile, int32_t column) {
@@ -145,13 +146,15 @@ void CoreBlock::multiplySegment(Patch &sum, int32_t from, int32_t to,
     return;
   int32_t width = sum.columns, scorePitch = band() * scoreLayout.pitch;
   ValueRange all(sum.values);
-  SmallVector<Value> values = forChunkPairs(
-      count / 4, all.slice(from * width, (to - from) * width),
+  int32_t step = getStep(count / 4, 4 * (to - from) * width);
+  SmallVector<Value> values = b.loop(
+      b.i32(0), b.i32(count / 4), step,
+      all.slice(from * width, (to - from) * width),
       [&](Value index, ValueRange sums) {
         Patch next(to - from, width, sums);
         Value a = b.advance(scores, b.shiftLeft(index, 4));
         Value c = b.advance(tile, b.mul(index, 4 * tileLayout.pitch));
-        for (int32_t chunk : {0, 1}) {
+        for (int32_t chunk = 0; chunk != step; ++chunk) {
           SmallVector<SmallVector<Value>> rows;
           for (int32_t i = from; i != to; ++i)
             rows.push_back(

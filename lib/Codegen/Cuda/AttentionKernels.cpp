@@ -270,8 +270,14 @@ blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
     operands.append({&shape.dO, &shape.dQ, &shape.dK, &shape.dV});
   if (shape.compute == DeviceCompute::F32) {
     // Copies of single elements take registers.
-    if (kernel != AttentionKernel::GradQKV || shape.depth <= 32 ||
-        !isAllChunked(shape))
+    if (shape.hasPosition || !isAllChunked(shape))
+      return std::nullopt;
+    if (isForward && shape.depth > 64) {
+      AttentionTiles tiles = getAttentionTiles(kernel, shape);
+      tiles.columns = 64;
+      return tiles;
+    }
+    if (kernel != AttentionKernel::GradQKV || shape.depth <= 32)
       return std::nullopt;
     return getMergedTiles(shape, /*hopper=*/true);
   }
@@ -428,8 +434,8 @@ FailureOr<DeviceLaunch> blurt::emitAttentionOnHopper(
   AttentionEmission emission{module, loc, name, shape, tiles};
   bool isBF16 = shape.compute == DeviceCompute::BF16;
   auto *emit = &emitGradKVOnHopper;
-  if (kernel == AttentionKernel::GradQKV)
-    emit = &emitGradQKVOnCudaCores;
+  if (shape.compute == DeviceCompute::F32)
+    emit = isForward ? &emitForwardOnCudaCores : &emitGradQKVOnCudaCores;
   else if (isForward)
     emit = isBF16 ? &emitForwardOnHopper : &emitForwardOnHopperTF32;
   else if (kernel == AttentionKernel::GradQ)

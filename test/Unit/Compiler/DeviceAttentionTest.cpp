@@ -347,8 +347,8 @@ void assembleMerged(StringRef chip) {
   std::string ptx = harness.translate(chip);
   ASSERT_FALSE(ptx.empty());
   EXPECT_EQ(ptx.find(".local"), std::string::npos);
-  EXPECT_EQ(ptx.find("atom"), std::string::npos);
-  EXPECT_EQ(ptx.find("red."), std::string::npos);
+  EXPECT_EQ(ptx.find("atom.global"), std::string::npos);
+  EXPECT_EQ(ptx.find("red.global"), std::string::npos);
   expectNoSpills(ptx, chip, count);
 }
 
