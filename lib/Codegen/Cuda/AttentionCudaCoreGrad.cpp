@@ -213,21 +213,22 @@ void KeyBlock::toProbabilities(Patch &p, Value first, Value origin,
                                const ScoreMask &mask) {
   // Keys that do not exist have scores of 0, which may be far above any lse.
   bool hasTail = !block.masked && shape.keys % c.rowCount != 0;
+  Value key = c.row(first, 0), ahead; // of the first column
+  if (mask.kind != ScoreMask::All)
+    ahead = b.sub(b.sub(key, block.offset), b.add(origin, c.x));
   for (int32_t j = 0; j != p.columns; ++j) {
     Value lse = b.mulF(scalar(lseTile, j), b.f32(-M_LOG2E));
-    Value column = b.add(origin, b.add(c.x, c.laneColumns * j));
     for (int32_t i = 0; i != p.rows; ++i) {
       ScoreMask::Cell cell = c.cell(mask, i, j);
       Value &value = p.at(i, j);
       if (cell == ScoreMask::Hidden)
         continue;
       value = getProbability(b, value, shape.scale, lse);
-      Value key = c.row(first, i), seen;
+      Value seen;
       if (hasTail)
-        seen = b.lessThan(key, shape.keys);
+        seen = b.lessThan(key, shape.keys - c.band() * i);
       else if (cell == ScoreMask::Partial)
-        seen = b.compare(arith::CmpIPredicate::sle, b.sub(key, block.offset),
-                         column);
+        seen = b.lessThan(ahead, c.laneColumns * j - c.band() * i + 1);
       if (seen)
         value = b.select(seen, value, b.f32(0));
     }
