@@ -269,3 +269,19 @@ func.func @widened(%x: tensor<64x32xf32>, %w: tensor<32x32xbf16>) -> (tensor<32x
   %p = blurt.gemm %h, %w : (tensor<64x32xbf16>, tensor<32x32xbf16>) -> tensor<64x32xbf16>
   return %s, %p : tensor<32xf32>, tensor<64x32xbf16>
 }
+
+// -----
+
+// An elementwise group joins columns that are written as well as reduced.
+// CHECK-LABEL: func.func @along
+// CHECK: blurt.group "{{.*}}" domain [6, 9] reduce [0] {{.*}} -> (tensor<6x9xf32>, tensor<6x9xf32>, tensor<9xf32>)
+// CHECK-NOT: blurt.group "
+// CHECK: return
+
+blu.step @along program(train) (%x: tensor<6x9xf32> {blu.tensor = {name = "x", role = "input"}}, %g: tensor<6x9xf32> {blu.tensor = {name = "g", role = "input"}})
+    -> (tensor<6x9xf32> {blu.tensor = {name = "r0", role = "output"}}, tensor<6x9xf32> {blu.tensor = {name = "r1", role = "output"}}, tensor<9xf32> {blu.tensor = {name = "r2", role = "output"}}) {
+  %0 = blu.gelu %x approximate(tanh) : tensor<6x9xf32>
+  %1 = blu.mul %x, %g : (tensor<6x9xf32>, tensor<6x9xf32>) -> tensor<6x9xf32>
+  %2 = blu.reduce_sum %1 [0] : (tensor<6x9xf32>) -> tensor<9xf32>
+  blu.return %0, %1, %2 : tensor<6x9xf32>, tensor<6x9xf32>, tensor<9xf32>
+}

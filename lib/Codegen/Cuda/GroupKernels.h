@@ -18,10 +18,12 @@
 //           block's threads have is combined in their order.
 //
 // Which element joins which partial sum, in which order, is a function of the
-// extents that are reduced and kept, and of whether the reduction may be cut:
+// extents that are reduced and kept, of whether anything along a row is longer
+// than 2 bytes, and of whether the reduction may be cut:
 // it may not if the group has several, one after the other, or if something
 // along the reduced dims depends on the result. So a long reduction can have
-// other last bits where it was fused with what divides by it.
+// other last bits where it was fused with what divides by it. So has a sum of
+// exponentials below the maximum of a long row, which is scaled as that grows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -137,9 +139,12 @@ private:
   SmallVector<Value> acrossThreads(ArrayRef<ReduceOp> reduces,
                                    SmallVector<Value> values, int64_t threads,
                                    Value thread);
-  /// Vectors of columns over the threads `thread`, `thread + lanesX`, ….
+  /// Vectors of columns over the threads `thread`, `thread + lanesX`, …. With
+  /// `onlyFirst`, only the first of them gets the results: the builder moves to
+  /// code of its own.
   SmallVector<Value> acrossRows(ArrayRef<ReduceOp> reduces,
-                                SmallVector<Value> values, Value x, Value y);
+                                SmallVector<Value> values, Value x, Value y,
+                                bool onlyFirst);
   Value shuffle(Value value, int32_t mask);
   /// `bytes` of static shared memory.
   Value getShared(int64_t bytes);

@@ -19,6 +19,9 @@ static constexpr int64_t kRegisterScalars = 128;
 /// Row: vectors from which a row has twice as many threads, for few of such
 /// rows stay on a multiprocessor at a time.
 static constexpr int64_t kManyVectors = 8192;
+/// Row: rows of a block if each has one warp. They share nothing, and small
+/// blocks leave fewer registers unused.
+static constexpr int64_t kBlockRows = 4;
 /// Row: elements of a part, and elements from which a row is cut.
 static constexpr int64_t kRowPart = 8192;
 /// Column: rows of a part.
@@ -158,7 +161,7 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
                       ? kGroupThreads
                   : s.vectors <= kManyVectors ? kRowThreads
                                               : 2 * kRowThreads;
-    s.rows = s.threads == 32 ? std::min<int64_t>(kGroupThreads / 32, kept) : 1;
+    s.rows = s.threads == 32 ? std::min<int64_t>(kBlockRows, kept) : 1;
     int64_t perThread = llvm::divideCeil(s.vectors, s.threads);
     int64_t live = 0;
     for (unsigned i = 0, e = plan.inputs.size(); i < e; ++i)
