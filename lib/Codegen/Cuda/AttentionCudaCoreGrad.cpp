@@ -369,18 +369,19 @@ struct GradQTile {
     }
   }
   void multiplySegment(Patch &sum, int32_t from, int32_t key, int32_t count) {
+    constexpr int32_t kKeys = 8;
+    assert(count % kKeys == 0 && "odd number of keys");
     int32_t skipped = 4 * from * width;
-    int32_t step = CoreBlock::getStep(count, (sum.rows - 4 * from) * width);
     Value ds = reads.at(b, k.scoreTile, key, 0);
     Value kRow = across.at(b, k.kTile, key, 0);
     SmallVector<Value> values =
-        b.loop(b.i32(0), b.i32(count), step,
+        b.loop(b.i32(0), b.i32(count), kKeys,
                ValueRange(sum.values).drop_front(skipped),
                [&](Value index, ValueRange sums) {
                  Patch next(sum.rows - 4 * from, width, sums);
                  Value a = b.advance(ds, b.mul(index, c.scoreLayout.pitch));
                  Value row = b.advance(kRow, b.mul(index, c.rowLayout.pitch));
-                 for (int32_t e = 0; e != step; ++e) {
+                 for (int32_t e = 0; e != kKeys; ++e) {
                    SmallVector<Value> queries;
                    for (int32_t group = from; group != groups; ++group)
                      llvm::append_range(
