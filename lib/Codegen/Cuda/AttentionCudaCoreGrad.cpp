@@ -125,8 +125,8 @@ struct KeyBlock {
            int32_t scoreColumns)
       : shape(emission.shape), tiles(emission.tiles),
         b(emission.module, emission.loc, emission.name, operands,
-          llvm::to_vector(llvm::seq(6u, operands)), 32 * tiles.warps,
-          tiles.minBlocks),
+          llvm::to_vector(llvm::seq(6u, operands)),
+          32 * tiles.warps * (tiles.halves ? 2 : 1), tiles.minBlocks),
         c(b, emission, {}, scoreColumns), block(c.block),
         rowBytes(c.rowLayout.bytes()), tileBytes(c.tileLayout.bytes()),
         kTile(b.shared()), vTile(b.advance(kTile, rowBytes)),
@@ -412,11 +412,289 @@ struct GradQTile {
 };
 } // namespace
 
+namespace {
+/// dq for a tile of queries, where both halves of the warps have added up ds.
+/// Each quarter of the warps takes a quarter of the keys, and of the sum.
+struct QuarteredGradQ {
+  static constexpr int32_t kQuarters = 4;
+  static constexpr int32_t kKeys = 4; ///< of a quarter in a band
+
+  /// What the quarters add lies at `parts`.
+  QuarteredGradQ(KeyBlock &k, Value parts)
+      : k(k), b(k.b), c(k.c), warps(2 * k.tiles.warps / kQuarters),
+        groupRows(4 * c.laneRows * warps), groups(k.tiles.columns / groupRows),
+        width(4 * c.wide), rows(k.block.rows(k.shape.dQ)), parts(parts),
+        quarter(b.div(k.block.thread, 32 * warps)) {
+    assert(k.tiles.columns % groupRows == 0 && "queries of no thread");
+    assert(c.band() == kQuarters * kKeys && "keys of no quarter");
+    Value warp = b.rem(b.div(k.block.thread, 32), warps);
+    Value ownRow = b.add(b.mul(warp, c.laneRows), c.y);
+    Value key = b.mul(quarter, kKeys);
+    reads = TileCursor(b, c.scoreLayout, key, ownRow);
+    across = TileCursor(b, c.rowLayout, key, c.x);
+    ownQuery = b.mul(ownRow, 4);
+    chunksOfQuarter = 4 * groups * c.wide / kQuarters;
+    assert(chunksOfQuarter % c.wide == 0 && 4 % rowsOfQuarter() == 0 &&
+           "quarters of rows");
+  }
+
+  static int32_t getBytes(const AttentionTiles &tiles, int32_t rowChunks) {
+    return kQuarters * tiles.columns * rowChunks * 16;
+  }
+  int32_t rowsOfQuarter() const { return chunksOfQuarter / c.wide; }
+  void forOwnChunks(
+      Value origin,
+      llvm::function_ref<void(int32_t n, Value query, Value column)> body) {
+    Value row = b.mul(quarter, rowsOfQuarter());
+    Value query = b.add(b.add(origin, ownQuery),
+                        b.add(b.mul(b.div(row, 4), groupRows), b.rem(row, 4)));
+    for (int32_t n = 0; n != chunksOfQuarter; ++n)
+      body(n, b.add(query, n / c.wide),
+           b.add(b.shiftLeft(c.x, 2), 4 * c.laneColumns * (n % c.wide)));
+  }
+  SmallVector<Value> load(Value base, Value origin) {
+    SmallVector<Value> values;
+    forOwnChunks(origin, [&](int32_t, Value query, Value column) {
+      llvm::append_range(values, loadColumns(b, rows, base,
+                                             b.min(query, k.shape.queries - 1),
+                                             column));
+    });
+    return values;
+  }
+  /// This quarter's part of dsᵀ · k.
+  Patch multiply(Value scoreTile, const ScoreMask &mask) {
+    Patch sum(4 * groups, width, b.f32(0));
+    // Keys that the same groups see go together.
+    auto firstGroup = [&](int32_t i) {
+      int32_t group = 0;
+      while (group != groups &&
+             mask.cell(c.band() * i, c.band(), groupRows * group, groupRows) ==
+                 ScoreMask::Hidden)
+        ++group;
+      return group;
+    };
+    for (int32_t i = 0, end; i != k.tiles.rowTiles; i = end) {
+      int32_t from = firstGroup(i);
+      for (end = i + 1; end != k.tiles.rowTiles; ++end)
+        if (firstGroup(end) != from)
+          break;
+      if (from != groups)
+        multiplySegment(sum, scoreTile, from, i, end - i);
+    }
+    return sum;
+  }
+  void multiplySegment(Patch &sum, Value scoreTile, int32_t from, int32_t first,
+                       int32_t count) {
+    constexpr int32_t kBands = 2;
+    assert(count % kBands == 0 && "odd number of bands");
+    int32_t skipped = 4 * from * width;
+    Value ds = reads.at(b, scoreTile, c.band() * first, 0);
+    Value kRow = across.at(b, k.kTile, c.band() * first, 0);
+    int32_t scorePitch = c.scoreLayout.pitch, rowPitch = c.rowLayout.pitch;
+    SmallVector<Value> values = b.loop(
+        b.i32(0), b.i32(count), kBands,
+        ValueRange(sum.values).drop_front(skipped),
+        [&](Value index, ValueRange sums) {
+          Patch next(sum.rows - 4 * from, width, sums);
+          Value a = b.advance(ds, b.mul(index, c.band() * scorePitch));
+          Value row = b.advance(kRow, b.mul(index, c.band() * rowPitch));
+          for (int32_t e = 0; e != kBands * kKeys; ++e) {
+            int32_t key = c.band() * (e / kKeys) + e % kKeys;
+            SmallVector<Value> queries;
+            for (int32_t group = from; group != groups; ++group)
+              llvm::append_range(
+                  queries, b.loadF32x4(b.advance(
+                               a, key * scorePitch + 4 * groupRows * group)));
+            for (int32_t w = 0; w != c.wide; ++w) {
+              SmallVector<Value> columns = b.loadF32x4(
+                  b.advance(row, key * rowPitch + 16 * c.laneColumns * w));
+              for (int32_t i = 0; i != next.rows; ++i)
+                for (int32_t n = 0; n != 4; ++n)
+                  next.at(i, 4 * w + n) =
+                      b.fma(queries[i], columns[n], next.at(i, 4 * w + n));
+            }
+          }
+          return next.values;
+        });
+    llvm::copy(values, sum.values.begin() + skipped);
+  }
+  void storePart(Patch &sum) {
+    Value to = b.advance(parts, b.mul(k.block.thread, 16));
+    for (size_t n = 0; n != sum.values.size() / 4; ++n)
+      b.storeF32x4(ArrayRef<Value>(sum.values).slice(4 * n, 4),
+                   b.advance(to, int64_t(n) * 16 * b.getThreads()));
+  }
+  /// Adds the quarters' parts, in their order, to `sum`, and stores it.
+  void finish(SmallVector<Value> sum, Value base, Value origin) {
+    int32_t pitch = 16 * b.getThreads(), partPitch = pitch / kQuarters;
+    Value own = b.add(b.mul(b.rem(k.block.thread, 32 * warps), 16),
+                      b.mul(quarter, chunksOfQuarter * pitch));
+    Value from = b.advance(parts, own);
+    forOwnChunks(origin, [&](int32_t n, Value query, Value column) {
+      MutableArrayRef<Value> values =
+          MutableArrayRef<Value>(sum).slice(4 * n, 4);
+      for (int32_t part = 0; part != kQuarters; ++part)
+        for (auto [value, more] : llvm::zip_equal(
+                 values,
+                 b.loadF32x4(b.advance(from, n * pitch + part * partPitch))))
+          value = b.addF(value, more);
+      b.branch(b.lessThan(query, k.shape.queries),
+               [&] { storeColumns(b, rows, base, query, column, values); });
+    });
+  }
+
+  KeyBlock &k;
+  DeviceBuilder &b;
+  CoreBlock &c;
+  int32_t warps, groupRows, groups, width;
+  GlobalRows rows;
+  Value parts, quarter, ownQuery;
+  int32_t chunksOfQuarter;
+  TileCursor reads, across;
+};
+} // namespace
+
+/// As emitGradQKVOnCudaCores, but one half of the warps computes p and dv, and
+/// the other dp, ds and dk: the same products of other operands, with patches
+/// of 8 × 8.
+static DeviceLaunch emitGradQKVByHalves(const AttentionEmission &emission) {
+  KeyBlock k(emission, 9, emission.tiles.columns);
+  DeviceBuilder &b = k.b;
+  CoreBlock &c = k.c;
+  const AttentionShape &shape = k.shape;
+  const AttentionTiles &tiles = k.tiles;
+  int32_t width = 4 * c.wide;
+  auto keyTiles = int32_t(llvm::divideCeil(shape.keys, c.rowCount));
+
+  // Shared memory: k, v, q, do, ds, lse, delta, p or the parts of dq.
+  Value pTile = b.advance(k.deltaTile, 4 * tiles.columns);
+  int32_t pBytes =
+      std::max(c.scoreLayout.bytes(),
+               QuarteredGradQ::getBytes(tiles, c.laneColumns * c.wide));
+  QuarteredGradQ quartered(k, pTile);
+  Value isFirst = b.lessThan(k.block.thread, 32 * tiles.warps);
+  Value isSecond = b.lessThan(b.i32(32 * tiles.warps - 1), k.block.thread);
+  Value zero = b.i32(0);
+  auto ofHalf = [&](Value base, int32_t first, int32_t second) {
+    return b.advance(base, b.select(isFirst, b.i32(first), b.i32(second)));
+  };
+  Value rowTile = ofHalf(k.kTile, 0, k.rowBytes);
+  Value tile = ofHalf(k.qTile, 0, k.tileBytes);
+  Value otherTile = ofHalf(k.qTile, k.tileBytes, 0);
+  Value scoreTile =
+      ofHalf(k.scoreTile, c.scoreLayout.bytes() + 8 * tiles.columns, 0);
+  bool fixed = hasFixedDiagonal(shape, c.rowCount, tiles.columns);
+
+  b.loop(zero, b.i32(keyTiles), 1, [&](Value keyTile) {
+    Value first = b.mul(keyTile, c.rowCount);
+    Value isLater = b.lessThan(zero, keyTile);
+    QueryTiles range = k.block.queryTiles(first, c.rowCount, tiles.columns);
+    // The first tile of keys writes all of dq.
+    Value begin = b.select(isLater, range.begin, zero);
+    // All are done with the tiles of the keys before.
+    b.barrier();
+    k.startKeys(first);
+
+    auto addHead = [&](Value number, SmallVector<Value> carried) {
+      KeyBlock::Head head = k.getHead(number);
+      Value dQBase = k.block.base(b.operand(6), shape.dQ, number);
+      auto start = [&](Value index) {
+        b.branch(b.lessThan(index, range.end), [&] {
+          Value query = b.mul(index, tiles.columns);
+          k.startQ(head, query);
+          k.startDO(head, query);
+        });
+        b.commitCopies();
+      };
+      start(begin);
+      auto body = [&](Value index, const ScoreMask &mask, ValueRange values) {
+        Value origin = b.mul(index, tiles.columns);
+        b.waitCopies(0);
+        b.barrier();
+        Patch s = c.scores(rowTile, tile, mask);
+        b.branch(isFirst, [&] {
+          Patch p = s;
+          k.toProbabilities(p, first, origin, mask);
+          c.storeScores(p, pTile, 0);
+        });
+        // p is there for the second half.
+        b.barrier();
+        b.branch(isSecond, [&] {
+          Patch ds = s;
+          k.toScoreGradients(ds, mask, [&](int32_t i, int32_t j) {
+            return b.load(b.getF32Type(),
+                          b.advance(c.scoreWrites.at(b, pTile, c.band() * i, 0),
+                                    4 * c.laneColumns * j),
+                          4);
+          });
+          c.storeScores(ds, k.scoreTile, 0);
+        });
+        b.warpBarrier();
+        Patch sum(tiles.rowTiles, width, values);
+        c.multiplyAcross(sum, scoreTile, 0, otherTile, mask);
+        // ds is there for all, and all are done with the tile.
+        b.barrier();
+        start(b.add(index, 1));
+        SmallVector<Value> none(4 * quartered.chunksOfQuarter, b.f32(0));
+        SmallVector<Value> dQ = b.branch(
+            isLater, none, [&] { return quartered.load(dQBase, origin); });
+        Patch part = quartered.multiply(k.scoreTile, mask);
+        quartered.storePart(part);
+        b.barrier();
+        quartered.finish(std::move(dQ), dQBase, origin);
+        return sum.values;
+      };
+      if (fixed) {
+        // Tiles that the first keys see may not exist.
+        int64_t seen = (shape.keys - shape.queries) / tiles.columns;
+        int32_t count = c.rowCount / tiles.columns;
+        for (int32_t i = 0; i != count; ++i) {
+          Value index = b.add(b.mul(keyTile, count), int32_t(i - seen));
+          Value exists = b.bitAnd(b.lessThan(b.i32(-1), index),
+                                  b.lessThan(index, range.whole));
+          carried = b.branch(exists, carried, [&] {
+            return body(index, {ScoreMask::FromColumn, i * tiles.columns},
+                        carried);
+          });
+        }
+      } else if (k.block.masked) {
+        carried = b.loop(begin, range.whole, 1, carried,
+                         [&](Value index, ValueRange values) {
+                           return body(index, k.getMask(), values);
+                         });
+      }
+      return b.loop(range.whole, range.end, 1, carried,
+                    [&](Value index, ValueRange values) {
+                      return body(index, {}, values);
+                    });
+    };
+    SmallVector<Value> carried = k.block.forQueryHeads(
+        SmallVector<Value>(tiles.rowTiles * width, b.f32(0)), addHead);
+    Patch sum(tiles.rowTiles, width, carried);
+    b.branch(isFirst, [&] {
+      c.storeRows(sum, b.operand(8), shape.dV, k.block.headBlock, first,
+                  shape.keys);
+    });
+    b.branch(isSecond, [&] {
+      c.storeRows(sum, b.operand(7), shape.dK, k.block.headBlock, first,
+                  shape.keys);
+    });
+  });
+
+  DeviceLaunch launch;
+  launch.grid = {1, int32_t(shape.keyHeads), int32_t(shape.batch)};
+  launch.block = {64 * tiles.warps, 1, 1};
+  launch.sharedBytes = k.getSharedBytes() + pBytes;
+  return launch;
+}
+
 /// A block owns a key-value head. It walks tiles of keys, and for each the
 /// queries that see them: dk and dv lie in registers, and dq, which no other
 /// block touches, in global memory, where the same thread adds to the same
 /// elements for every tile of keys.
 DeviceLaunch blurt::emitGradQKVOnCudaCores(const AttentionEmission &emission) {
+  if (emission.tiles.halves)
+    return emitGradQKVByHalves(emission);
   KeyBlock k(emission, 9, emission.tiles.columns);
   DeviceBuilder &b = k.b;
   CoreBlock &c = k.c;

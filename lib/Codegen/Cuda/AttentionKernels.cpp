@@ -196,14 +196,16 @@ static AttentionTiles getMergedTiles(const AttentionShape &shape, bool hopper) {
   }
   tiles.laneRows = 2;
   tiles.minBlocks = 1;
+  if (hopper && shape.depth <= 64) {
+    tiles.rowTiles = 8;
+    tiles.laneRows = 4;
+    tiles.halves = true;
+    return tiles;
+  }
   if (hopper)
     tiles.warps = 8;
   if (shape.depth <= 64) {
     tiles.rowTiles = 8;
-    // Masks by row and several heads take registers.
-    bool narrow = shape.causal && shape.heads != shape.keyHeads &&
-                  (shape.keys - shape.queries) % 128 != 0;
-    tiles.columns = hopper && !narrow ? 128 : 64;
   } else {
     tiles.rowTiles = 4;
     tiles.columns = hopper ? 64 : 32;
