@@ -165,9 +165,9 @@ struct AppendOptimizer
       Value param = step.getArgument(update.param);
       unsigned m = addMoment(step, update.param, "moment1");
       if (optimizer == "sgd") {
-        auto sgd = SgdOp::create(b, loc, param, grad, step.getArgument(m), lr,
-                                 getScalar(step, "momentum", f64), decay, apply,
-                                 decays);
+        auto sgd = SgdOp::create(b, loc, param, grad, step.getArgument(m),
+                                 itsRate, getScalar(step, "momentum", f64),
+                                 itsDecay, apply, decaysAtAll);
         addDonation(step, sgd.getNewParam(), update.param);
         addDonation(step, sgd.getNewM(), m);
         continue;

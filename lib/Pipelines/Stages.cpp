@@ -116,7 +116,8 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createAccumulateGradientsPass(accumulate));
   AppendOptimizerPassOptions optimizer;
   optimizer.optimizer = options.optimizer;
-  optimizer.groups = options.paramGroups;
+  optimizer.groups.assign(options.paramGroups.begin(),
+                          options.paramGroups.end());
   pm.addPass(createAppendOptimizerPass(optimizer));
   // Folds reshapes of reshapes and drops what nothing uses. Not CSE: it would
   // undo rematerialisation.

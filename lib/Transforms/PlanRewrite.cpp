@@ -51,7 +51,8 @@ private:
   void moveTo(Location loc, Value value, const ArenaView &view);
 
   /// `what` has written `memref`.
-  void written(Location loc, Value memref, StringRef what);
+  void written(Location loc, Value memref, StringRef what,
+               bool mayBeInfinite = false);
   void use(Operation *op, ValueRange memrefs);
   void define(Operation *op, ValueRange memrefs);
   void defineArguments(func::FuncOp source);
@@ -370,10 +371,12 @@ static std::string describe(Operation *op) {
   return where.empty() ? what : what + " at " + where;
 }
 
-void PlanRewriter::written(Location loc, Value memref, StringRef what) {
+void PlanRewriter::written(Location loc, Value memref, StringRef what,
+                           bool mayBeInfinite) {
   if (debugMemory)
     debug->emit(builder, loc, DebugEmitter::Action::Define, memref, what);
-  if (debugNonfinite && isa<FloatType>(getElementTypeOrSelf(memref)))
+  if (debugNonfinite && !mayBeInfinite &&
+      isa<FloatType>(getElementTypeOrSelf(memref)))
     debug->emit(builder, loc, DebugEmitter::Action::Check, memref, what);
 }
 
@@ -399,8 +402,10 @@ void PlanRewriter::defineArguments(func::FuncOp source) {
     return;
   for (BlockArgument argument : source.getArguments()) {
     const Content &content = lifetimes[lifetimes.getContent(argument)];
-    written(source.getLoc(), getSlot(source.getLoc(), argument),
-            describeContent(source, content).first);
+    auto [name, category] = describeContent(source, content);
+    // A scalar may be infinite on purpose: there are limits among them.
+    written(source.getLoc(), getSlot(source.getLoc(), argument), name,
+            /*mayBeInfinite=*/category == "scalar");
   }
 }
 

@@ -19,7 +19,7 @@ blu.model @m(%tokens: tensor<?x?xi32> {blu.name = "tokens"}, %targets: tensor<?x
     -> (tensor<f32> {blu.name = "loss"}) attributes {blu.vocab_size = 16 : i64} {
   %w = blu.param "w" init(#blu.normal<0.0, 0.5>) : tensor<16x8xf32>
   %u = blu.param "u" init(#blu.normal<0.0, 0.5>) : tensor<8x8xf32>
-  %x = blu.embedding %tokens, %w : (tensor<?x?xi32>, tensor<16x8xf32>) -> tensor<?x?x8xf32>
+  %x = blu.embedding %w, %tokens : (tensor<16x8xf32>, tensor<?x?xi32>) -> tensor<?x?x8xf32>
   %y = blu.linear %x, %u : (tensor<?x?x8xf32>, tensor<8x8xf32>) -> tensor<?x?x8xf32>
   %l = blu.log %y : tensor<?x?x8xf32>
   %e = blu.exp %l : tensor<?x?x8xf32>
