@@ -94,10 +94,10 @@ struct DifferentiateLoss
                                  op.getIgnoreIndex(), LossReduction::Sum);
       Value share =
           gb.mul(sum, gb.div(gb.scalar(double(microbatches), total), total));
-      op.replaceAllUsesWith(share);
-      op.erase();
       addOutput(step, gb.reduceSum(counted, dims, /*keepDims=*/false), name,
                 "count");
+      op.replaceAllUsesWith(share);
+      op.erase();
     }
   }
 };

@@ -47,9 +47,9 @@ def origin(program, *more):
     return found.groups() if found else (None,) * 4
 
 
-# The logarithm of a negative number, in line 9 of the model.
+# The logarithm of a negative number, in line 8 of the model.
 what, *_ = origin(program)
-test.check(what and "m.mlir:9:" in what, f"found {what}")
+test.check(what and "m.mlir:8:" in what, f"found {what}")
 # A parameter, and with it no operation at all.
 test.train(program, steps=0, out="init")
 weights = dict(tensors.read(test.path("init.safetensors")))
