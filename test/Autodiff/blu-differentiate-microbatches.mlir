@@ -5,13 +5,13 @@
 // The mean becomes this microbatch's sum over the count of all, times their number; the
 // loss is divided by that again.
 // CHECK-LABEL: blu.step @train
-// CHECK-SAME: %[[TOTAL:.*]]: tensor<f32> {blu.tensor = {name = "counted0", role = "scalar"}}
+// CHECK-SAME: %counted0: tensor<f32> {blu.tensor = {name = "counted0", role = "scalar"}}
 // CHECK-SAME: tensor<f32> {blu.tensor = {name = "counted0", role = "count"}}
 // CHECK: %[[COUNTED:.*]] = blu.compare ne %t, %{{.*}}
 // CHECK: %[[ONES:.*]] = blu.cast %[[COUNTED]] : tensor<6xi1> to tensor<6xf32>
 // CHECK: %[[S:.*]] = blu.cross_entropy %{{.*}}, %t ignore_index = -100 reduction(sum)
 // CHECK: %[[FOUR:.*]] = blu.constant dense<4.000000e+00>
-// CHECK: %[[PART:.*]] = blu.div %[[FOUR]], %[[TOTAL]]
+// CHECK: %[[PART:.*]] = blu.div %[[FOUR]], %counted0
 // CHECK: blu.mul %[[S]], %[[PART]]
 // CHECK: %[[N:.*]] = blu.reduce_sum %[[ONES]] [0]
 // CHECK: blu.constant dense<2.500000e-01>
