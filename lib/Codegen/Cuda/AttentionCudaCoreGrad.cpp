@@ -414,41 +414,44 @@ struct GradQTile {
 
 namespace {
 /// dq for a tile of queries, where both halves of the warps have added up ds.
-/// Each quarter of the warps takes a quarter of the keys, and of the sum.
-struct QuarteredGradQ {
-  static constexpr int32_t kQuarters = 4;
-  static constexpr int32_t kKeys = 4; ///< of a quarter in a band
-
-  /// What the quarters add lies at `parts`.
-  QuarteredGradQ(KeyBlock &k, Value parts)
-      : k(k), b(k.b), c(k.c), warps(2 * k.tiles.warps / kQuarters),
-        groupRows(4 * c.laneRows * warps), groups(k.tiles.columns / groupRows),
-        width(4 * c.wide), rows(k.block.rows(k.shape.dQ)), parts(parts),
-        quarter(b.div(k.block.thread, 32 * warps)) {
+/// The warps are parts, each of which takes as many of the keys, and of the
+/// sum.
+struct PartedGradQ {
+  /// What the parts add lies at `sums`.
+  PartedGradQ(KeyBlock &k, Value sums)
+      : k(k), b(k.b), c(k.c), count(getCount(k.shape)), keys(c.band() / count),
+        warps(2 * k.tiles.warps / count), groupRows(4 * c.laneRows * warps),
+        groups(k.tiles.columns / groupRows), width(4 * c.wide),
+        rows(k.block.rows(k.shape.dQ)), sums(sums),
+        part(b.div(k.block.thread, 32 * warps)) {
     assert(k.tiles.columns % groupRows == 0 && "queries of no thread");
-    assert(c.band() == kQuarters * kKeys && "keys of no quarter");
+    assert(c.band() % count == 0 && "keys of no part");
     Value warp = b.rem(b.div(k.block.thread, 32), warps);
     Value ownRow = b.add(b.mul(warp, c.laneRows), c.y);
-    Value key = b.mul(quarter, kKeys);
+    Value key = b.mul(part, keys);
     reads = TileCursor(b, c.scoreLayout, key, ownRow);
     across = TileCursor(b, c.rowLayout, key, c.x);
     ownQuery = b.mul(ownRow, 4);
-    chunksOfQuarter = 4 * groups * c.wide / kQuarters;
-    assert(chunksOfQuarter % c.wide == 0 && 4 % rowsOfQuarter() == 0 &&
-           "quarters of rows");
+    chunksOfPart = 4 * groups * c.wide / count;
+    assert(chunksOfPart % c.wide == 0 && 4 % rowsOfPart() == 0 &&
+           "parts of rows");
   }
 
-  static int32_t getBytes(const AttentionTiles &tiles, int32_t rowChunks) {
-    return kQuarters * tiles.columns * rowChunks * 16;
+  /// Patches of 64 values.
+  static int32_t getCount(const AttentionShape &shape) {
+    return shape.depth > 64 ? 2 : 4;
   }
-  int32_t rowsOfQuarter() const { return chunksOfQuarter / c.wide; }
+  int32_t getBytes() const {
+    return count * k.tiles.columns * c.laneColumns * c.wide * 16;
+  }
+  int32_t rowsOfPart() const { return chunksOfPart / c.wide; }
   void forOwnChunks(
       Value origin,
       llvm::function_ref<void(int32_t n, Value query, Value column)> body) {
-    Value row = b.mul(quarter, rowsOfQuarter());
+    Value row = b.mul(part, rowsOfPart());
     Value query = b.add(b.add(origin, ownQuery),
                         b.add(b.mul(b.div(row, 4), groupRows), b.rem(row, 4)));
-    for (int32_t n = 0; n != chunksOfQuarter; ++n)
+    for (int32_t n = 0; n != chunksOfPart; ++n)
       body(n, b.add(query, n / c.wide),
            b.add(b.shiftLeft(c.x, 2), 4 * c.laneColumns * (n % c.wide)));
   }
@@ -461,7 +464,7 @@ struct QuarteredGradQ {
     });
     return values;
   }
-  /// This quarter's part of dsᵀ · k.
+  /// This part's keys of dsᵀ · k.
   Patch multiply(Value scoreTile, const ScoreMask &mask) {
     Patch sum(4 * groups, width, b.f32(0));
     // Keys that the same groups see go together.
@@ -484,22 +487,22 @@ struct QuarteredGradQ {
     return sum;
   }
   void multiplySegment(Patch &sum, Value scoreTile, int32_t from, int32_t first,
-                       int32_t count) {
-    constexpr int32_t kBands = 2;
-    assert(count % kBands == 0 && "odd number of bands");
+                       int32_t bands) {
+    int32_t step = 8 / keys;
+    assert(bands % step == 0 && "odd number of bands");
     int32_t skipped = 4 * from * width;
     Value ds = reads.at(b, scoreTile, c.band() * first, 0);
     Value kRow = across.at(b, k.kTile, c.band() * first, 0);
     int32_t scorePitch = c.scoreLayout.pitch, rowPitch = c.rowLayout.pitch;
     SmallVector<Value> values = b.loop(
-        b.i32(0), b.i32(count), kBands,
+        b.i32(0), b.i32(bands), step,
         ValueRange(sum.values).drop_front(skipped),
         [&](Value index, ValueRange sums) {
           Patch next(sum.rows - 4 * from, width, sums);
           Value a = b.advance(ds, b.mul(index, c.band() * scorePitch));
           Value row = b.advance(kRow, b.mul(index, c.band() * rowPitch));
-          for (int32_t e = 0; e != kBands * kKeys; ++e) {
-            int32_t key = c.band() * (e / kKeys) + e % kKeys;
+          for (int32_t e = 0; e != 8; ++e) {
+            int32_t key = c.band() * (e / keys) + e % keys;
             SmallVector<Value> queries;
             for (int32_t group = from; group != groups; ++group)
               llvm::append_range(
@@ -519,24 +522,24 @@ struct QuarteredGradQ {
     llvm::copy(values, sum.values.begin() + skipped);
   }
   void storePart(Patch &sum) {
-    Value to = b.advance(parts, b.mul(k.block.thread, 16));
+    Value to = b.advance(sums, b.mul(k.block.thread, 16));
     for (size_t n = 0; n != sum.values.size() / 4; ++n)
       b.storeF32x4(ArrayRef<Value>(sum.values).slice(4 * n, 4),
                    b.advance(to, int64_t(n) * 16 * b.getThreads()));
   }
-  /// Adds the quarters' parts, in their order, to `sum`, and stores it.
+  /// Adds the parts, in their order, to `sum`, and stores it.
   void finish(SmallVector<Value> sum, Value base, Value origin) {
-    int32_t pitch = 16 * b.getThreads(), partPitch = pitch / kQuarters;
+    int32_t pitch = 16 * b.getThreads(), partPitch = pitch / count;
     Value own = b.add(b.mul(b.rem(k.block.thread, 32 * warps), 16),
-                      b.mul(quarter, chunksOfQuarter * pitch));
-    Value from = b.advance(parts, own);
+                      b.mul(part, chunksOfPart * pitch));
+    Value from = b.advance(sums, own);
     forOwnChunks(origin, [&](int32_t n, Value query, Value column) {
       MutableArrayRef<Value> values =
           MutableArrayRef<Value>(sum).slice(4 * n, 4);
-      for (int32_t part = 0; part != kQuarters; ++part)
+      for (int32_t other = 0; other != count; ++other)
         for (auto [value, more] : llvm::zip_equal(
                  values,
-                 b.loadF32x4(b.advance(from, n * pitch + part * partPitch))))
+                 b.loadF32x4(b.advance(from, n * pitch + other * partPitch))))
           value = b.addF(value, more);
       b.branch(b.lessThan(query, k.shape.queries),
                [&] { storeColumns(b, rows, base, query, column, values); });
@@ -546,17 +549,17 @@ struct QuarteredGradQ {
   KeyBlock &k;
   DeviceBuilder &b;
   CoreBlock &c;
-  int32_t warps, groupRows, groups, width;
+  int32_t count, keys, warps, groupRows, groups, width;
   GlobalRows rows;
-  Value parts, quarter, ownQuery;
-  int32_t chunksOfQuarter;
+  Value sums, part, ownQuery;
+  int32_t chunksOfPart;
   TileCursor reads, across;
 };
 } // namespace
 
 /// As emitGradQKVOnCudaCores, but one half of the warps computes p and dv, and
-/// the other dp, ds and dk: the same products of other operands, with patches
-/// of 8 × 8.
+/// the other dp, ds and dk: the same products of other operands, with larger
+/// patches.
 static DeviceLaunch emitGradQKVByHalves(const AttentionEmission &emission) {
   KeyBlock k(emission, 9, emission.tiles.columns);
   DeviceBuilder &b = k.b;
@@ -566,12 +569,10 @@ static DeviceLaunch emitGradQKVByHalves(const AttentionEmission &emission) {
   int32_t width = 4 * c.wide;
   auto keyTiles = int32_t(llvm::divideCeil(shape.keys, c.rowCount));
 
-  // Shared memory: k, v, q, do, ds, lse, delta, p or the parts of dq.
+  // Shared memory: k, v, q, do, ds, lse, delta, p or sums of dq.
   Value pTile = b.advance(k.deltaTile, 4 * tiles.columns);
-  int32_t pBytes =
-      std::max(c.scoreLayout.bytes(),
-               QuarteredGradQ::getBytes(tiles, c.laneColumns * c.wide));
-  QuarteredGradQ quartered(k, pTile);
+  PartedGradQ parted(k, pTile);
+  int32_t pBytes = std::max(c.scoreLayout.bytes(), parted.getBytes());
   Value isFirst = b.lessThan(k.block.thread, 32 * tiles.warps);
   Value isSecond = b.lessThan(b.i32(32 * tiles.warps - 1), k.block.thread);
   Value zero = b.i32(0);
@@ -635,13 +636,13 @@ static DeviceLaunch emitGradQKVByHalves(const AttentionEmission &emission) {
         // ds is there for all, and all are done with the tile.
         b.barrier();
         start(b.add(index, 1));
-        SmallVector<Value> none(4 * quartered.chunksOfQuarter, b.f32(0));
+        SmallVector<Value> none(4 * parted.chunksOfPart, b.f32(0));
         SmallVector<Value> dQ = b.branch(
-            isLater, none, [&] { return quartered.load(dQBase, origin); });
-        Patch part = quartered.multiply(k.scoreTile, mask);
-        quartered.storePart(part);
+            isLater, none, [&] { return parted.load(dQBase, origin); });
+        Patch partSum = parted.multiply(k.scoreTile, mask);
+        parted.storePart(partSum);
         b.barrier();
-        quartered.finish(std::move(dQ), dQBase, origin);
+        parted.finish(std::move(dQ), dQBase, origin);
         return sum.values;
       };
       if (fixed) {

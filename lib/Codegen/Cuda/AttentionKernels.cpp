@@ -185,31 +185,20 @@ bool blurt::hasMergedGradients(const AttentionShape &shape) {
          shape.batch * shape.keyHeads >= kMinBlocks;
 }
 
-/// Tiles of the merged gradients in f32. The products' patches are 8 × 8 and
-/// 8 × 4 with the shared memory of sm_90a, and half of that or less otherwise.
+/// Tiles of the merged gradients in f32. The shared memory of sm_90a allows
+/// patches of 64 values.
 static AttentionTiles getMergedTiles(const AttentionShape &shape, bool hopper) {
   AttentionTiles tiles;
   tiles.stages = 1;
-  if (shape.depth <= 32) {
-    tiles.rowTiles = 4;
+  tiles.rowTiles = shape.depth > 32 && shape.depth <= 64 ? 8 : 4;
+  if (shape.depth <= 32)
     return tiles;
-  }
-  tiles.laneRows = 2;
   tiles.minBlocks = 1;
-  if (hopper && shape.depth <= 64) {
-    tiles.rowTiles = 8;
-    tiles.laneRows = 4;
-    tiles.halves = true;
-    return tiles;
-  }
+  tiles.halves = hopper;
   if (hopper)
-    tiles.warps = 8;
-  if (shape.depth <= 64) {
-    tiles.rowTiles = 8;
-  } else {
-    tiles.rowTiles = 4;
-    tiles.columns = hopper ? 64 : 32;
-  }
+    return tiles;
+  tiles.laneRows = 2;
+  tiles.columns = shape.depth > 64 ? 32 : 64;
   return tiles;
 }
 
