@@ -55,10 +55,7 @@ CoreBlock::CoreBlock(DeviceBuilder &b, const AttentionEmission &emission,
                      Value position, int32_t scoreColumns)
     : b(b), shape(emission.shape), tiles(emission.tiles),
       block(b, shape, position), laneRows(tiles.laneRows),
-      laneColumns(32 / laneRows),
-      warp(b.div(tiles.halves ? b.rem(block.thread, 32 * tiles.warps)
-                              : block.thread,
-                 32)),
+      laneColumns(32 / laneRows), warp(b.div(block.thread, 32)),
       rowCount(laneRows * tiles.rowTiles * tiles.warps),
       perThread(tiles.columns / laneColumns),
       wide(llvm::divideCeil(shape.depth, 4 * laneColumns)),

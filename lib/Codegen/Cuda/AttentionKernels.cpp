@@ -185,20 +185,29 @@ bool blurt::hasMergedGradients(const AttentionShape &shape) {
          shape.batch * shape.keyHeads >= kMinBlocks;
 }
 
-/// Tiles of the merged gradients in f32. The shared memory of sm_90a allows
-/// patches of 64 values.
+/// Tiles of the merged gradients in f32. The products' patches are 8 × 8 and
+/// 8 × 4 with the shared memory of sm_90a, and half of that or less otherwise.
 static AttentionTiles getMergedTiles(const AttentionShape &shape, bool hopper) {
   AttentionTiles tiles;
   tiles.stages = 1;
-  tiles.rowTiles = shape.depth > 32 && shape.depth <= 64 ? 8 : 4;
-  if (shape.depth <= 32)
+  if (shape.depth <= 32) {
+    tiles.rowTiles = 4;
     return tiles;
-  tiles.minBlocks = 1;
-  tiles.halves = hopper;
-  if (hopper)
-    return tiles;
+  }
   tiles.laneRows = 2;
-  tiles.columns = shape.depth > 64 ? 32 : 64;
+  tiles.minBlocks = 1;
+  if (hopper)
+    tiles.warps = 8;
+  if (shape.depth <= 64) {
+    tiles.rowTiles = 8;
+    // Masks by row and several heads take registers.
+    bool narrow = shape.causal && shape.heads != shape.keyHeads &&
+                  (shape.keys - shape.queries) % 128 != 0;
+    tiles.columns = hopper && !narrow ? 128 : 64;
+  } else {
+    tiles.rowTiles = 4;
+    tiles.columns = hopper ? 64 : 32;
+  }
   return tiles;
 }
 

@@ -58,9 +58,6 @@ struct AttentionTiles {
   bool keepA = false; ///< q lies in registers
   int32_t minBlocks = 2;
   int32_t laneRows = 4; ///< rows that a warp's lanes have at a time, 2 or 4
-  /// Twice as many warps: the second half computes what the first does, on
-  /// other operands.
-  bool halves = false;
 };
 
 enum class AttentionKernel { Forward, GradQ, GradKV, GradQKV };
