@@ -319,16 +319,23 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
     llvm::append_range(all, written);
     return all;
   };
-  // Five products by the usual count; each kernel computes the scores anew.
+  // Five products by the usual count; kernels of their own compute the scores
+  // anew.
   int64_t product = getProductFlops(shape);
   int64_t rowFlops =
       2 * shape.batch * shape.heads * shape.queries * shape.depth;
-  return failure(
-      failed(launch("attention_delta", std::nullopt,
+  if (failed(launch("attention_delta", std::nullopt,
                     {op.getO(), op.getDO(), delta}, rowFlops,
                     [&](StringRef symbol) {
                       return emitAttentionDelta(module, loc, symbol, shape);
-                    })) ||
+                    })))
+    return failure();
+  if (hasMergedGradients(shape))
+    return launch("attention_grad", AttentionKernel::GradQKV,
+                  with({dQ, dK, dV}), 5 * product, [&](StringRef symbol) {
+                    return emitAttentionGradQKV(module, loc, symbol, shape);
+                  });
+  return failure(
       failed(launch("attention_grad_q", AttentionKernel::GradQ, with({dQ}),
                     3 * product,
                     [&](StringRef symbol) {
