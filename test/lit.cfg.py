@@ -53,6 +53,9 @@ if has_cuda_device():
 if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
     config.available_features.add("bt-compile")
 
+if os.path.exists("/usr/share/datasets/fashion-mnist"):
+    config.available_features.add("fashion-mnist")
+
 # What bt-data uses for BPE and parquet, where `tools/setup.sh --data` puts it.
 data_python = os.path.join(config.blutrain_obj_root, "data-venv", "bin", "python")
 if os.path.exists(data_python):

@@ -107,6 +107,18 @@ enum DescAttribute : int {
 
 enum LayoutAttribute : int { LayoutBatch = 5, LayoutBatchStride = 6 };
 
+/// What an algorithm can do: lists of uint32_t.
+enum AlgorithmCapability : int { CapTiles = 6, CapStages = 13 };
+/// How it is configured. Clusters are of uint16_t, the others of uint32_t.
+enum AlgorithmAttribute : int {
+  ConfigTile = 1,
+  ConfigSwizzle = 4,
+  ConfigStages = 6,
+  ConfigCluster = 8
+};
+/// The library's numbers of cluster shapes: chosen by itself, 1×1 to 8×4.
+constexpr uint16_t kClusterAuto = 0, kFirstCluster = 2, kLastCluster = 16;
+
 enum PreferenceAttribute : int {
   PreferWorkspaceBytes = 1,
   PreferReductions = 3,
@@ -116,9 +128,11 @@ enum PreferenceAttribute : int {
   PreferAlignD = 8
 };
 
-/// Sums of a split K kept in the compute type and added in order; without
+/// Sums of a split K, added in order: in the workspace, in the compute type, or
+/// in the output itself, in its type, one part after the other. Without
 /// splitting always allowed.
 constexpr uint32_t kReductionsInComputeType = 2;
+constexpr uint32_t kReductionsInPlace = 1;
 
 // Name in the table, name in the library, parameters.
 #define BLURT_CUDA_DRIVER(F)                                                   \
@@ -200,6 +214,10 @@ constexpr uint32_t kReductionsInComputeType = 2;
     Candidate *, int *)                                                        \
   F(AlgoCheck, "cublasLtMatmulAlgoCheck", Handle, MatmulDesc, MatrixLayout,    \
     MatrixLayout, MatrixLayout, MatrixLayout, const Algorithm *, Candidate *)  \
+  F(AlgoCap, "cublasLtMatmulAlgoCapGetAttribute", const Algorithm *,           \
+    AlgorithmCapability, void *, size_t, size_t *)                             \
+  F(AlgoSet, "cublasLtMatmulAlgoConfigSetAttribute", Algorithm *,              \
+    AlgorithmAttribute, const void *, size_t)                                  \
   F(Matmul, "cublasLtMatmul", Handle, MatmulDesc, const void *, const void *,  \
     MatrixLayout, const void *, MatrixLayout, const void *, const void *,      \
     MatrixLayout, void *, MatrixLayout, const Algorithm *, void *, size_t,     \

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace blurt {
@@ -20,7 +21,8 @@ public:
   Progress(int64_t steps, bool quiet);
 
   void step(int64_t step, double loss, int64_t tokens, double seconds);
-  void validation(int64_t step, double loss);
+  void validation(int64_t step, double loss, std::optional<double> accuracy);
+  void note(const std::string &text);
   /// Leaves the terminal on a fresh line.
   void finish();
 
