@@ -46,6 +46,7 @@ struct TrainOptions : CommonOptions {
   int64_t seed = 1;
   bool seedGiven = false;
   bool shuffle = false, kernelTimes = false;
+  std::string written; ///< all of them, as a configuration
   /// Optimizer flags given on the command line, by the scalar each sets.
   std::set<std::string> given;
 };

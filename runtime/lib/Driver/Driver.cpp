@@ -6,6 +6,7 @@
 
 #include "blurt/Driver.h"
 #include "Commands.h"
+#include "Config.h"
 #include "blurt/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -378,6 +379,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
         ->capture_default_str()
         ->check(wholeNumber(1, 100'000));
   }
+  readConfig(*trainCommand, argc, argv);
   auto named = [&](CLI::App *command) {
     return command->get_name() == argv[1];
   };
@@ -398,6 +400,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   if (*trainCommand) {
     unsupported.check();
     finishTrain(*trainCommand, train);
+    train.written = writtenConfig(*trainCommand);
     runTrain(program, train);
   } else if (*evalCommand) {
     checkNamed(*evalCommand, {"--metrics"});

@@ -18,6 +18,7 @@
 #include <csignal>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,12 +26,6 @@
 using namespace blurt;
 
 namespace {
-
-SafetensorsMetadata fileMetadata(const blurt_program &program) {
-  return {{"format", "pt"},
-          {"model", program.name},
-          {"plan_hash", program.plan_hash}};
-}
 
 volatile std::sig_atomic_t stopSignal = 0;
 
@@ -121,7 +116,7 @@ public:
       if (first)
         saveTensors(options.dumpGrads,
                     instances(tensorsOf(entry), BLURT_GRADIENT),
-                    session->arena(), fileMetadata(program));
+                    session->arena(), weightsMetadata(program));
       if (saving.valid() &&
           saving.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
         finishSaving();
@@ -139,7 +134,7 @@ public:
       openMetrics();
     if (!options.save.empty())
       saveTensors(options.save, instances(stateOf(program), BLURT_PARAM),
-                  session->arena(), fileMetadata(program));
+                  session->arena(), weightsMetadata(program));
     reportMemoryCheck(*session);
     reportDevice();
   }
@@ -263,6 +258,8 @@ private:
     if (!checkpoints || step == savedStep || (resumed && step == firstStep))
       return;
     finishSaving();
+    if (savedStep < 0)
+      saveConfig(options.checkpointDir + "/config.toml");
     if (metrics)
       metrics->sync();
     CheckpointState state;
@@ -367,10 +364,13 @@ private:
         profile->host(what, step, from);
       from = Clock::now();
     };
+    uint64_t rows = uint64_t(inputs.rows);
+    uint64_t window = firstWindow + uint64_t(step - firstStep) * rows;
     reader->readFrom(
-        firstWindow + uint64_t(step - firstStep) * uint64_t(inputs.rows),
-        reinterpret_cast<int32_t *>(session->stage(*inputs.tokens)),
+        window, reinterpret_cast<int32_t *>(session->stage(*inputs.tokens)),
         reinterpret_cast<int32_t *>(session->stage(*inputs.targets)));
+    // Comes from the disk while this step runs.
+    reader->prefetch(window + rows);
     auto set = [&](const char *name, auto value) {
       if (const blurt_tensor *t = findTensor(entry, BLURT_SCALAR, name))
         session->writeScalar(*t, value);
@@ -419,9 +419,21 @@ private:
 
   /// The file of an earlier run stays until there is something to write.
   LineFile &openMetrics() {
-    if (!metrics)
+    if (!metrics) {
       metrics.emplace(options.metrics, /*keep=*/resumed.has_value());
+      // A pipe or a terminal has no place beside it.
+      if (std::filesystem::is_regular_file(options.metrics))
+        saveConfig(std::filesystem::path(options.metrics)
+                       .replace_extension(".config.toml"));
+    }
     return *metrics;
+  }
+
+  /// Writes the options of this run, defaults included.
+  void saveConfig(const std::string &path) const {
+    AtomicFile file(path);
+    file.write(options.written);
+    file.commit();
   }
 
   void record(int64_t step, const Result &result) {

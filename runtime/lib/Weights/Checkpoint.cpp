@@ -138,10 +138,7 @@ Json writeFile(const std::string &path, const StateFile &file,
                                tensorRecord(t, xxh64(data, t.bytes()));
                          });
                        }});
-  writeSafetensors(path, outputs,
-                   {{"format", "pt"},
-                    {"model", program.name},
-                    {"plan_hash", program.plan_hash}});
+  writeSafetensors(path, outputs, weightsMetadata(program));
   SafetensorsFile written(path);
   std::string_view header = written.header();
   return {{"header_xxh64", hexString(xxh64(header.data(), header.size()))},
