@@ -43,6 +43,7 @@ struct TrainOptions : CommonOptions {
   Schedule schedule;
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double momentum = 0, clip = 1.0;
+  double peakTflops = 0; ///< 0: by the device's name
   int64_t seed = 1;
   bool seedGiven = false;
   bool shuffle = false, kernelTimes = false;

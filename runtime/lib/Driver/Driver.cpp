@@ -217,6 +217,9 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
                   "validation batches (default: all data once)")
       ->check(wholeNumber(1));
   command.add_option("--metrics", o.metrics, "JSON lines, one a step");
+  command.add_option("--peak-tflops", o.peakTflops,
+                     "what the device can do at most, for the MFU of the "
+                     "progress line (default: known for some GPUs)");
   command.add_option("--save", o.save, "where to write the trained weights");
   command.add_option("--dump-grads", o.dumpGrads,
                      "where to write the gradients of the first step");
@@ -252,6 +255,7 @@ void finishTrain(const CLI::App &command, TrainOptions &o) {
   checkFinite("eps", o.eps, 0, infinity);
   checkFinite("momentum", o.momentum, 0, 1);
   checkFinite("clip", o.clip, 0, infinity);
+  checkFinite("peak-tflops", o.peakTflops, 0, infinity);
   o.schedule.steps = o.steps;
   o.seedGiven = command.count("--seed") > 0;
   checkNamed(command, {"--init", "--init-from", "--val", "--metrics", "--save",

@@ -22,6 +22,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sys/resource.h>
 
 using namespace blurt;
 
@@ -94,7 +95,8 @@ public:
 
   void run() {
     StopSignals signals;
-    Progress progress(options.steps, options.quiet);
+    Progress progress(options.steps, options.quiet, flopsPerToken(),
+                      peakFlops(), [this] { return memoryInUse(); });
     if (resumed && !options.metrics.empty())
       dropMetricsFrom(options.metrics, firstStep);
     for (int64_t step = firstStep; step < options.steps; ++step) {
@@ -164,7 +166,11 @@ private:
       pending.pop_front();
       Result result = readStep(step);
       record(step.step, result);
-      progress.step(step.step, result.loss, tokensPerStep(), result.seconds);
+      StepNumbers numbers{step.step,    result.loss,     result.rate,
+                          std::nullopt, tokensPerStep(), result.seconds};
+      if (gradNorm)
+        numbers.gradNorm = result.gradNorm;
+      progress.step(numbers);
     }
     // What comes next does not follow at once.
     if (ahead == 0)
@@ -312,6 +318,33 @@ private:
     note(std::string("stopped by ") + signal + " after " +
          std::to_string(step) + " of " + std::to_string(options.steps) +
          " steps" + (lastSaved.empty() ? "" : "; saved " + lastSaved));
+  }
+
+  /// Of the products with parameters, forward and backward; what attention
+  /// does between tokens is left out.
+  double flopsPerToken() const {
+    double elements = 0;
+    for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM))
+      if (t.tensor->rank >= 2)
+        elements += double(t.elements);
+    return 6 * elements;
+  }
+
+  double peakFlops() const {
+    if (options.peakTflops > 0)
+      return options.peakTflops * 1e12;
+    return session->device()
+               ? knownPeak(session->device()->name(), program.precision)
+               : 0;
+  }
+
+  /// The device's, or the most that this process had of the host's.
+  uint64_t memoryInUse() const {
+    if (session->device())
+      return session->deviceMemory().used;
+    struct rusage usage = {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return uint64_t(usage.ru_maxrss) * 1024;
   }
 
   int64_t tokensPerStep() const { return inputs.rows * inputs.length; }

@@ -17,8 +17,8 @@ def draw(runs, window):
     if not panels:
         raise Error(f"{runs[0].path}: expected a loss or another curve, got none")
     figure = Figure(figsize=(10, 3.2 * ((len(panels) + 1) // 2)), layout="constrained")
-    axes = figure.subplots((len(panels) + 1) // 2, 2, squeeze=False).flat
-    for axis in list(axes)[len(panels) :]:
+    axes = list(figure.subplots((len(panels) + 1) // 2, 2, squeeze=False).flat)
+    for axis in axes[len(panels) :]:
         axis.remove()
     for axis, (keys, label, logarithmic) in zip(axes, panels):
         drawn = []
@@ -51,7 +51,7 @@ def plot(axis, steps, values, key, name, color, window):
 
 def save(figure, path, form):
     """The same runs give the same bytes."""
-    matplotlib.rcParams["svg.hashsalt"] = "bt-plot"
+    matplotlib.rcParams.update({"svg.hashsalt": "bt-plot", "svg.fonttype": "none"})
     notes = {"Date": None} if form == "svg" else {"Software": None}
     output = Output(path)
     try:
