@@ -148,6 +148,11 @@ std::string blurt::writtenConfig(const CLI::App &command) {
       out << name << " = " << (set ? "true" : "false") << "\n";
       continue;
     }
+    // Without what it needs it could not be read again.
+    auto missing = [](const CLI::Option *other) { return !other->count(); };
+    std::set<CLI::Option *> needs = option->get_needs();
+    if (std::any_of(needs.begin(), needs.end(), missing))
+      continue;
     std::string text =
         option->count() ? option->as<std::string>() : option->get_default_str();
     if (text.empty())
