@@ -8,7 +8,6 @@
 #include "blurt/Error.h"
 #include "blurt/File.h"
 
-#include <algorithm>
 #include <charconv>
 #include <map>
 #include <set>
@@ -143,16 +142,13 @@ std::string blurt::writtenConfig(const CLI::App &command) {
     std::string name = option->get_lnames().front();
     if (name == "help" || "--" + name == kFlag)
       continue;
+    // What was not given has its default, which some programs would not take.
+    const char *const start = option->count() ? "" : "# ";
     if (isFlag(*option)) {
       bool set = option->count() > 0 && option->as<bool>();
-      out << name << " = " << (set ? "true" : "false") << "\n";
+      out << start << name << " = " << (set ? "true" : "false") << "\n";
       continue;
     }
-    // Without what it needs it could not be read again.
-    auto missing = [](const CLI::Option *other) { return !other->count(); };
-    std::set<CLI::Option *> needs = option->get_needs();
-    if (std::any_of(needs.begin(), needs.end(), missing))
-      continue;
     std::string text =
         option->count() ? option->as<std::string>() : option->get_default_str();
     if (text.empty())
@@ -167,7 +163,7 @@ std::string blurt::writtenConfig(const CLI::App &command) {
       text = spelled(toml::value<double>(number));
       plain = true;
     }
-    out << name << " = ";
+    out << start << name << " = ";
     if (plain)
       out << text << "\n";
     else

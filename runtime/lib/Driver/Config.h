@@ -23,8 +23,8 @@ namespace blurt {
 /// and line.
 void readConfig(CLI::App &command, int argc, char **argv);
 
-/// What the options of `command` are after parsing, as a configuration, those
-/// left out that have no value.
+/// What the options of `command` are after parsing, as a configuration: those
+/// that were given, and the defaults of the others in comments.
 std::string writtenConfig(const CLI::App &command);
 
 } // namespace blurt
