@@ -227,7 +227,7 @@ LogicalResult CastOp::buildGradient(OpBuilder &b, Grads g,
                                     OperandGrads out) {
   if (wanted[0])
     out[0] = GradBuilder(b, getLoc())
-                 .cast(g[0], getInput().getType().getElementType());
+                 .cast(g[0], getCotangentType(getInput()).getElementType());
   return success();
 }
 

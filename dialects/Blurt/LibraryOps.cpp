@@ -139,9 +139,9 @@ LogicalResult GemmOp::verify() {
         failed(blurt::detail::verifyExtent(*this, "bias", 0, type.getDimSize(0),
                                            n)))
       return failure();
-    if (!type.getElementType().isF32())
+    if (!type.getElementType().isF32() && !type.getElementType().isBF16())
       return emitOpError("bias has element type ")
-             << type.getElementType() << ", expected f32";
+             << type.getElementType() << ", expected f32 or bf16";
     if (getC())
       return emitOpError("has c and bias, expected one of them");
   }

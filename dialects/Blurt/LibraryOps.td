@@ -24,8 +24,8 @@ def Blurt_GemmOp : Blurt_DestinationOp<"gemm", [AttrSizedOperandSegments]> {
     `trans_a`, `trans_b` say that the stored matrix is the transpose of the
     operand. With `c` the product is added to it; in memref form `c` is the out
     itself and is updated in place. `bias` is added to every row of the product
-    (CUDA only, where the library does it on the way out); the sum is rounded as
-    a separate addition would round it. With `tf32` operands are rounded to TF32
+    (CUDA only, where the library does it on the way out); the sum is rounded
+    once, to the type of the result. With `tf32` operands are rounded to TF32
     before they are multiplied; sums are f32 as without it.
 
     Constraints:
@@ -35,8 +35,8 @@ def Blurt_GemmOp : Blurt_DestinationOp<"gemm", [AttrSizedOperandSegments]> {
     - M3: c has the type of the result.
     - M4 (memref form): one of the two matrix dims has stride 1.
     - M5: `tf32` is for f32 operands.
-    - M6: bias has rank 1, the columns of the output and its element type, f32;
-      there is no c.
+    - M6: bias has rank 1, the columns of the output and its element type, f32
+      or bf16; there is no c.
   }];
   let arguments = (ins Blurt_Shaped:$a, Blurt_Shaped:$b,
                        Optional<Blurt_Shaped>:$c, Optional<Blurt_Shaped>:$bias,

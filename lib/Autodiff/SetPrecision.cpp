@@ -278,11 +278,13 @@ void Bf16Rewriter::rewriteProduct(Operation *op) {
   auto linear = dyn_cast<LinearOp>(op);
   if (!linear || !linear.getBias())
     return;
-  // The bias is added in f32.
+  // The bias is added in f32. To a rounded product it is rounded, too, as a
+  // library that adds it on the way out wants it.
+  Value narrowBias = isWide ? linear.getBias() : narrow(linear.getBias());
   OpBuilder b(op);
   b.setInsertionPointAfter(op);
   GradBuilder gb(b, op->getLoc());
-  Value bias = castTo(b, linear.getBias(), f32);
+  Value bias = castTo(b, narrowBias, f32);
   linear.getBiasMutable().clear();
   Value product = gb.cast(result, f32);
   Value sum = gb.add(product, bias);

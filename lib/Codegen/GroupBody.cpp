@@ -287,6 +287,79 @@ Value GroupBody::loadTable(LoadOp load, Varies varies, Point &point,
       });
 }
 
+/// A quotient by what does not vary along the vector is a product with its
+/// reciprocal, within 1.5 units in the last place: (a · 2^k) · 1/(d · 2^k),
+/// with k such that the reciprocal is normal.
+Value GroupBody::divideBy(Value divisor, Value dividend, Point &point,
+                          Scope &scope) {
+  Scope &outer =
+      plan.isGlobal(divisor) ? global : *point.scopes[plan.classOf(divisor)];
+  auto [it, isNew] = outer.reciprocals.try_emplace(divisor);
+  if (isNew) {
+    Value d = get(divisor, point);
+    b.setInsertionPoint(outer.anchor);
+    Type type = d.getType();
+    Value size = math::AbsFOp::create(b, d);
+    auto pick = [&](arith::CmpFPredicate predicate, double bound, double factor,
+                    Value otherwise) -> Value {
+      Value is =
+          arith::CmpFOp::create(b, predicate, size, b.constant(type, bound));
+      return arith::SelectOp::create(b, is, b.constant(type, factor),
+                                     otherwise);
+    };
+    Value factor = pick(
+        arith::CmpFPredicate::OLT, 0x1p-100, 0x1p64,
+        pick(arith::CmpFPredicate::OGT, 0x1p100, 0x1p-64, b.constant(type, 1)));
+    Value reciprocal = arith::DivFOp::create(
+        b, b.constant(type, 1), arith::MulFOp::create(b, d, factor));
+    outer.reciprocals[divisor] = {factor, reciprocal};
+  }
+  auto [factor, reciprocal] = outer.reciprocals.lookup(divisor);
+  Value result = get(dividend, point);
+  b.setInsertionPoint(scope.anchor);
+  for (Value by : {factor, reciprocal})
+    result = arith::MulFOp::create(b, result, b.splat(by));
+  return result;
+}
+
+/// Lanes compare the low half of the distance from the first one.
+Value GroupBody::compareIndex(arith::CmpIOp compare, Point &point,
+                              Scope &scope) {
+  for (auto [side, other] : {std::pair(compare.getLhs(), compare.getRhs()),
+                             std::pair(compare.getRhs(), compare.getLhs())}) {
+    auto index = side.getDefiningOp<IndexOp>();
+    if (!index || plan.vectorDims.size() != 1 ||
+        plan.walked[index.getDim()] != int(plan.vectorDims[0]) ||
+        (plan.classOf(other) & kVector))
+      continue;
+    Value wanted = get(other, point);
+    b.setInsertionPoint(scope.anchor);
+    Value distance = arith::SubIOp::create(b, wanted, point.vectorStart);
+    distance = arith::MinUIOp::create(
+        b, distance, b.i64(std::numeric_limits<int32_t>::max()));
+    distance = arith::TruncIOp::create(b, b.getI32Type(), distance);
+    Value lanes =
+        arith::TruncIOp::create(b, b.laneType(b.getI32Type()), b.iota());
+    return arith::CmpIOp::create(b, compare.getPredicate(), lanes,
+                                 b.splat(distance));
+  }
+  return {};
+}
+
+Value GroupBody::emitCheaply(Operation *op, Point &point, Scope &scope) {
+  if (auto divide = dyn_cast<arith::DivFOp>(op)) {
+    Value divisor = divide.getRhs();
+    if (divide.getType().isF32() && (plan.classOf(divide.getLhs()) & kVector) &&
+        (plan.isGlobal(divisor) || !(plan.classOf(divisor) & kVector)))
+      return divideBy(divisor, divide.getLhs(), point, scope);
+  }
+  auto compare = dyn_cast<arith::CmpIOp>(op);
+  if (compare && (compare.getPredicate() == arith::CmpIPredicate::eq ||
+                  compare.getPredicate() == arith::CmpIPredicate::ne))
+    return compareIndex(compare, point, scope);
+  return {};
+}
+
 Value GroupBody::get(Value value, Point &point) {
   Varies varies = plan.classOf(value);
   Scope &scope = plan.isGlobal(value) ? global : *point.scopes[varies];
@@ -304,6 +377,9 @@ Value GroupBody::get(Value value, Point &point) {
   } else {
     Operation *op = value.getDefiningOp();
     assert(!isa<ReduceOp>(op) && "a reduction is used before its phase");
+    if ((varies & kVector) && b.isDevice())
+      if (Value cheap = emitCheaply(op, point, scope))
+        return scope.values[value] = cheap;
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
       operands.push_back(get(operand, point));

@@ -15,6 +15,8 @@
 #include "GroupPlan.h"
 #include "KernelBuilder.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
 namespace mlir::blurt {
 
 /// Code that belongs to one place of the loop nest: it is put before `anchor`,
@@ -23,6 +25,9 @@ struct Scope {
   Operation *anchor = nullptr;
   DenseMap<Value, Value> values;
   DenseMap<const Operand *, Value> pointers;
+  /// Of a divisor: a power of two that keeps it in range, and the reciprocal of
+  /// their product.
+  DenseMap<Value, std::pair<Value, Value>> reciprocals;
 };
 
 /// One vector of points, and the scopes around it by what varies there.
@@ -77,6 +82,11 @@ private:
   Value loadInput(unsigned i, Varies varies, Point &point);
   Value loadTable(LoadOp load, Varies varies, Point &point, Scope &scope);
   Value emitIndex(IndexOp index, Point &point);
+  /// A vector of `op` in fewer instructions than one for each lane, on a
+  /// device; null if there is no such way.
+  Value emitCheaply(Operation *op, Point &point, Scope &scope);
+  Value divideBy(Value divisor, Value dividend, Point &point, Scope &scope);
+  Value compareIndex(arith::CmpIOp compare, Point &point, Scope &scope);
   Value pointerTo(const Operand &operand, Varies varies, Point &point);
   Value vectorOffset(const Operand &operand, Value start);
   void storeLanes(const Operand &operand, Value value, Value pointer,

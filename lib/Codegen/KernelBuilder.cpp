@@ -213,6 +213,19 @@ Value KernelBuilder::extend(Type element, Value raw) {
                                            getZeroAttr(raw.getType()));
     return arith::CmpIOp::create(*this, arith::CmpIPredicate::ne, raw, zero);
   }
+  if (element.isBF16() && device && isa<VectorType>(raw.getType()) &&
+      width % 2 == 0) {
+    // Two to a word.
+    auto words = VectorType::get({width / 2}, getI32Type());
+    Value pairs = LLVM::BitcastOp::create(*this, words, raw);
+    Value low = arith::ShLIOp::create(*this, pairs, constant(words, 16));
+    Value mask = arith::ConstantOp::create(
+        *this, words, DenseElementsAttr::get(words, APInt(32, 0xffff0000)));
+    Value high = arith::AndIOp::create(*this, pairs, mask);
+    return arith::BitcastOp::create(
+        *this, laneType(getF32Type()),
+        vector::InterleaveOp::create(*this, low, high));
+  }
   if (element.isBF16()) {
     Type wide = shapeLike(getI32Type(), raw);
     Value bits = arith::ExtUIOp::create(*this, wide, raw);

@@ -115,8 +115,10 @@ public:
   Value horizontal(Value vector,
                    llvm::function_ref<Value(Value, Value)> combine);
 
-private:
+  /// What lies in memory as the type that stands for it in bodies.
   Value extend(Type element, Value raw);
+
+private:
   Value truncate(Type element, Value value);
 
   Type shapeLike(Type type, Value like);

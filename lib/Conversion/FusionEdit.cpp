@@ -137,6 +137,17 @@ static void eraseDeadViews(ValueRange values) {
   }
 }
 
+/// Erases views of `value` that nothing else reads.
+static void eraseDeadViewsOf(Value value) {
+  for (Operation *user : llvm::make_early_inc_range(value.getUsers())) {
+    if (!isViewOp(user))
+      continue;
+    eraseDeadViewsOf(user->getResult(0));
+    if (user->use_empty())
+      user->erase();
+  }
+}
+
 GroupOp blutrain::applyMerge(OpBuilder &builder, const MergePlan &plan,
                              MergeKind kind) {
   GroupOp groups[2] = {plan.first, plan.second};
@@ -239,8 +250,12 @@ GroupOp blutrain::applyMerge(OpBuilder &builder, const MergePlan &plan,
   SmallVector<Value> read(groups[1]->getOperands());
   groups[1].erase();
   eraseDeadViews(read);
-  if (kind != MergeKind::Clone)
+  if (kind != MergeKind::Clone) {
+    // Views of an output that the second group was the last to read.
+    for (Value result : groups[0]->getResults())
+      eraseDeadViewsOf(result);
     groups[0].erase();
+  }
   return cleanGroup(merged);
 }
 

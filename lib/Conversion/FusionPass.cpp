@@ -7,8 +7,10 @@
 // The rules, in the order they are tried until none applies:
 //
 //   clone    a cheap group whose readers are all groups goes into each of them,
-//            if that moves no more bytes;
-//   edge     a group joins the first reader that can take it;
+//            if that moves no more bytes, and fewer than if it joined the group
+//            that it reads;
+//   edge     a group joins the first reader that can take it; one that widens
+//            is left to its own readers, so that no wide copy is stored;
 //   scalar   groups of one point join;
 //   sibling  groups that read the same value join.
 //
@@ -82,6 +84,15 @@ static bool isRowGroup(GroupOp group) {
     if (group.getDomain()[dim] > 1)
       return group.isReduced(dim);
   return !group.getReduce().empty();
+}
+
+/// Whether the group writes an output along all the dims that it reduces.
+static bool writesAlong(GroupOp group) {
+  return llvm::any_of(llvm::seq(group.getNumResults()), [&](unsigned i) {
+    uint64_t dims = group.getMentionedDims(group.getOutputMap(i));
+    return llvm::all_of(group.getReduce(),
+                        [&](int64_t dim) { return dims >> dim & 1; });
+  });
 }
 
 /// Whether one row is reduced that is too long to be more than a sum: nothing
@@ -327,6 +338,11 @@ private:
       }
       if (!possible || after > before)
         continue;
+      if (std::optional<MergePlan> edge = bestEdgeTo(group);
+          edge && !isLeftToReaders(group) && saving(*edge) > before - after) {
+        merge(*edge, MergeKind::Edge, Between(edge->first, edge->second));
+        return true;
+      }
       for (GroupOp reader : readers) {
         auto plan = planMerge(group, reader, MergeKind::Clone);
         OpBuilder builder(reader);
@@ -344,39 +360,76 @@ private:
   //===--------------------------------------------------------------------===//
 
   bool mergeOneEdge(Block &block) {
-    for (GroupOp reader : groupsOf(block))
-      for (Value input : reader.getInputs()) {
-        Operation *op = input.getDefiningOp();
-        while (op && isViewOp(op))
-          op = op->getOperand(0).getDefiningOp();
-        auto producer = dyn_cast_or_null<GroupOp>(op);
-        if (producer && producer->getBlock() == &block &&
-            tryEdge(producer, reader))
+    for (GroupOp reader : groupsOf(block)) {
+      if (isLeftToReaders(reader))
+        continue;
+      for (GroupOp producer : producersOf(reader))
+        if (std::optional<MergePlan> plan = planEdge(producer, reader)) {
+          merge(*plan, MergeKind::Edge, Between(producer, reader));
           return true;
-      }
+        }
+    }
     return false;
   }
 
-  bool tryEdge(GroupOp producer, GroupOp reader) {
+  /// The groups of the same block whose results `reader` reads, through views.
+  static SmallVector<GroupOp> producersOf(GroupOp reader) {
+    SmallVector<GroupOp> producers;
+    for (Value input : reader.getInputs()) {
+      Operation *op = input.getDefiningOp();
+      while (op && isViewOp(op))
+        op = op->getOperand(0).getDefiningOp();
+      auto producer = dyn_cast_or_null<GroupOp>(op);
+      if (producer && producer->getBlock() == reader->getBlock())
+        producers.push_back(producer);
+    }
+    return producers;
+  }
+
+  /// Whether the group does no more than to store values in a wider type that
+  /// other groups then read: each of those can widen what it reads.
+  static bool isLeftToReaders(GroupOp group) {
+    if (group.getInputs().size() != 1 || group.getNumResults() != 1 ||
+        !group.getTables().empty() ||
+        group.getYielded()[0] != group.getBodyBlock()->getArgument(0) ||
+        getBytes(group.getInputs()[0]) >= getBytes(group.getResult(0)))
+      return false;
+    llvm::SetVector<Operation *> readers;
+    return collectReaders(group.getResult(0), *group->getBlock(), readers) &&
+           !readers.empty();
+  }
+
+  /// The plan to merge a group into one that reads it, if it should.
+  std::optional<MergePlan> planEdge(GroupOp producer, GroupOp reader) {
     auto plan = planMerge(producer, reader, MergeKind::Edge);
     if (!plan || !fits(*plan) || plan->bytesAfter > plan->bytesBefore)
-      return false;
+      return std::nullopt;
     // Evaluated more often than before: only if that is cheap.
     if (plan->recomputesFirst && !isCheap(producer))
-      return false;
+      return std::nullopt;
     // Columns are not at hand any more when their sum is known.
     if (plan->secondVariesAlongReduced &&
         (!isRowGroup(producer) || isSerialGroup(producer)))
-      return false;
+      return std::nullopt;
     if (hasOtherPath(producer, reader, /*allowEdges=*/true))
-      return false;
+      return std::nullopt;
     Between between(producer, reader);
     bool staysOutput = plan->outputs.size() > reader.getNumResults();
     if (staysOutput &&
         (between.distance > kMaxDistance || isSerialGroup(reader)))
-      return false;
-    merge(*plan, MergeKind::Edge, between);
-    return true;
+      return std::nullopt;
+    return plan;
+  }
+
+  /// The edge into `reader` that saves most.
+  std::optional<MergePlan> bestEdgeTo(GroupOp reader) {
+    std::optional<MergePlan> best;
+    for (GroupOp producer : producersOf(reader)) {
+      std::optional<MergePlan> plan = planEdge(producer, reader);
+      if (plan && (!best || saving(*plan) > saving(*best)))
+        best = std::move(plan);
+    }
+    return best;
   }
 
   void merge(const MergePlan &plan, MergeKind kind, Between between) {
@@ -433,10 +486,12 @@ private:
     if (kind == MergeKind::Sibling) {
       if (saving(*plan) <= 0)
         return std::nullopt;
-      // Elementwise work does not join columns that it does not feed.
+      // Elementwise work joins columns that it does not feed only if they are
+      // written along as well as reduced.
       bool oneReduces = first.getReduce().empty() != second.getReduce().empty();
       GroupOp reducing = first.getReduce().empty() ? second : first;
-      if (oneReduces && (!isRowGroup(reducing) || isSerialGroup(reducing)))
+      if (oneReduces && (isRowGroup(reducing) ? isSerialGroup(reducing)
+                                              : !writesAlong(reducing)))
         return std::nullopt;
       // What has to move should be small, for its values live longer.
       Between between(first, second);

@@ -42,6 +42,17 @@ static std::optional<unsigned> getInput(blurt::GroupOp group, Value value) {
   return argument.getArgNumber();
 }
 
+/// Whether all that is read of `sum` is its rounding to `type`.
+static bool isRounded(blurt::GroupOp group, arith::AddFOp sum, Type type) {
+  return llvm::all_of(sum->getUses(), [&](OpOperand &use) {
+    if (isa<arith::TruncFOp>(use.getOwner()))
+      return use.getOwner()->getResult(0).getType() == type;
+    return use.getOwner() == group.getBodyBlock()->getTerminator() &&
+           getElementTypeOrSelf(
+               group.getResultTypes()[use.getOperandNumber()]) == type;
+  });
+}
+
 static std::optional<Match> match(blurt::GroupOp group, unsigned input) {
   auto gemm = group.getInputs()[input].getDefiningOp<blurt::GemmOp>();
   if (!gemm || gemm.getC() || gemm.getBias() ||
@@ -49,7 +60,8 @@ static std::optional<Match> match(blurt::GroupOp group, unsigned input) {
     return std::nullopt;
   auto type = cast<RankedTensorType>(gemm.getResult(0).getType());
   Value element = group.getBodyBlock()->getArgument(input);
-  if (type.getRank() != 2 || !type.getElementType().isF32() ||
+  Type elementType = type.getElementType();
+  if (type.getRank() != 2 || !(elementType.isF32() || elementType.isBF16()) ||
       !element.hasOneUse())
     return std::nullopt;
   auto add = dyn_cast<arith::AddFOp>(*element.user_begin());
@@ -62,6 +74,8 @@ static std::optional<Match> match(blurt::GroupOp group, unsigned input) {
           RankedTensorType::get({type.getDimSize(1)}, type.getElementType()) ||
       group.getInputMap(*bias).getResult(0) !=
           group.getInputMap(input).getResult(1))
+    return std::nullopt;
+  if (!elementType.isF32() && !isRounded(group, add, elementType))
     return std::nullopt;
   return Match{gemm, input, *bias, add};
 }

@@ -29,6 +29,24 @@ blu.step @weights program(train) (%us: tensor<3x8x8xf32> {blu.tensor = {name = "
 
 // -----
 
+// Nor is the gradient of a bias that was rounded and widened again.
+// CHECK-LABEL: blu.step @bias
+// CHECK: %[[SUM:.*]] = blu.reduce_sum %{{.*}} [0] : (tensor<4x8xf32>) -> tensor<8xf32>
+// CHECK-NOT: blu.cast
+// CHECK: blu.return %{{.*}}, %[[SUM]] : tensor<f32>, tensor<8xf32>
+blu.step @bias program(train) (%b: tensor<8xf32> {blu.tensor = {name = "b", role = "param"}},
+                               %x: tensor<4x8xf32> {blu.tensor = {name = "x", role = "input"}})
+    -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}}) {
+  %b16 = blu.cast %b : tensor<8xf32> to tensor<8xbf16>
+  %b32 = blu.cast %b16 : tensor<8xbf16> to tensor<8xf32>
+  %s = blu.add %x, %b32 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %q = blu.mul %s, %s : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %l = blu.reduce_sum %q [0, 1] : (tensor<4x8xf32>) -> tensor<f32>
+  blu.return %l : tensor<f32>
+}
+
+// -----
+
 // Of two cotangents that meet, one of which was computed in f32, the sum is rounded.
 // CHECK-LABEL: blu.step @stream
 // CHECK: %[[A:.*]] = blu.cast %w : tensor<8xf32> to tensor<8xbf16>

@@ -1,8 +1,8 @@
 // RUN: bt-opt %s -split-input-file -blu-set-precision="policy=bf16" | FileCheck %s
 
 // Parameters stay and are cast once for products; the residual stream that the
-// stack carries stays f32; normalisation and the bias are computed in f32; the
-// losses are f32.
+// stack carries stays f32; normalisation is computed in f32, and so is the sum
+// with the bias, which is rounded like other operands; the losses are f32.
 // CHECK-LABEL: blu.model @stream
 // CHECK: %[[TABLE:.*]] = blu.param "table" {{.*}} : tensor<16x8xf32>
 // CHECK-NEXT: %[[HEAD:.*]] = blu.cast %[[TABLE]] : tensor<16x8xf32> to tensor<16x8xbf16>
@@ -12,11 +12,13 @@
 // CHECK: %[[W:.*]] = blu.param "w" {{.*}} : tensor<8x8xf32>
 // CHECK-NEXT: %[[W16:.*]] = blu.cast %[[W]]
 // CHECK: %[[B:.*]] = blu.param "b"
+// CHECK-NEXT: %[[B16:.*]] = blu.cast %[[B]] : tensor<8xf32> to tensor<8xbf16>
 // CHECK: %[[L:.*]] = blu.layer_norm %[[H]], %[[N]], %[[B]] {{.*}} -> tensor<4x8xf32>
 // CHECK-NEXT: %[[L16:.*]] = blu.cast %[[L]] : tensor<4x8xf32> to tensor<4x8xbf16>
 // CHECK-NEXT: %[[P:.*]] = blu.linear %[[L16]], %[[W16]] : (tensor<4x8xbf16>, tensor<8x8xbf16>) -> tensor<4x8xbf16>
+// CHECK-NEXT: %[[B32:.*]] = blu.cast %[[B16]] : tensor<8xbf16> to tensor<8xf32>
 // CHECK-NEXT: %[[P32:.*]] = blu.cast %[[P]]
-// CHECK-NEXT: %[[Q:.*]] = blu.add %[[P32]], %[[B]]
+// CHECK-NEXT: %[[Q:.*]] = blu.add %[[P32]], %[[B32]]
 // CHECK-NEXT: %[[Q16:.*]] = blu.cast %[[Q]] : tensor<4x8xf32> to tensor<4x8xbf16>
 // CHECK-NEXT: %[[G:.*]] = blu.gelu %[[Q16]] approximate(tanh) : tensor<4x8xbf16>
 // CHECK-NEXT: %[[G32:.*]] = blu.cast %[[G]] : tensor<4x8xbf16> to tensor<4x8xf32>

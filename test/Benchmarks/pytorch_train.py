@@ -7,17 +7,23 @@ usage: pytorch_train.py --make-init W.safetensors [--layers N --heads N --dim N
        pytorch_train.py --init W.safetensors --data SHARD --batch B --seq T
                         --steps N --heads N --precision fp32|tf32|bf16
                         [--compile] [--lr X --warmup N] [--perturb E] [--metrics FILE]
+                        [--serve]
 
 Precision bf16 is autocast over FP32 weights. --perturb multiplies each initial
 weight by 1 ± E, which shows how far two runs drift apart by themselves. Prints one
 JSON object: losses of the ends, median milliseconds a step, peak bytes that the
-allocator had handed out. Needs torch, numpy and safetensors.
+allocator had handed out. With --serve it runs the steps again for each line that it
+reads, on tokens it has on the device already, and answers as cuda_compare.py wants.
+Needs torch, numpy and safetensors.
 """
 import argparse
 import contextlib
 import json
 import math
+import sys
 import time
+
+STARTED = time.time()
 
 import numpy as np
 import torch
@@ -96,6 +102,34 @@ def batches(options):
         yield piece[:-1].view(shape), piece[1:].view(shape)
 
 
+def serve(options, step_on):
+    pairs = [pair for _, pair in zip(range(4), batches(options))]
+
+    def measure(steps):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+        events[0].record()
+        for i in range(steps):
+            step_on(*pairs[i % len(pairs)])
+            events[i + 1].record()
+        torch.cuda.synchronize()
+        return float(np.median([a.elapsed_time(b) for a, b in zip(events, events[1:])]))
+
+    step_on(*pairs[0])
+    torch.cuda.synchronize()
+    first = time.time() - STARTED
+    measure(5)
+    torch.cuda.reset_peak_memory_stats()
+    answer = {"ms": measure(options.steps), "first_step_s": first}
+    free, total = torch.cuda.mem_get_info()
+    answer["alloc_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    answer["dev_used_gib"] = (total - free) / 2**30
+    print("RESULT " + json.dumps(answer), flush=True)
+    for line in sys.stdin:
+        if line.strip() == "quit":
+            break
+        print("RESULT " + json.dumps({"ms": measure(options.steps)}), flush=True)
+
+
 def train(options):
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     weights = load_file(options.init)
@@ -120,17 +154,23 @@ def train(options):
         if options.precision == "bf16"
         else contextlib.nullcontext()
     )
-    losses, ends = [], []
-    for step, (tokens, targets) in enumerate(batches(options)):
-        for group in optimizer.param_groups:
-            group["lr"] = options.lr * min(1, (step + 1) / max(1, options.warmup))
+
+    def step_on(tokens, targets):
         optimizer.zero_grad(set_to_none=True)
         with cast:
             loss = run(tokens, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
         optimizer.step()
-        losses.append(loss.detach())
+        return loss.detach()
+
+    if options.serve:
+        return serve(options, step_on)
+    losses, ends = [], []
+    for step, (tokens, targets) in enumerate(batches(options)):
+        for group in optimizer.param_groups:
+            group["lr"] = options.lr * min(1, (step + 1) / max(1, options.warmup))
+        losses.append(step_on(tokens, targets))
         torch.cuda.synchronize()
         ends.append(time.perf_counter())
     losses = [float(x) for x in losses]
@@ -160,6 +200,7 @@ def main():
     parser.add_argument("--data")
     parser.add_argument("--metrics")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--serve", action="store_true")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     for name, value in (
         ("layers", 12),

@@ -12,7 +12,13 @@
 // CHECK-SAME: shared_bytes = 0 : i64, source = "long at {{[^"]*}}", symbol = "bt_long_1"
 // CHECK-SAME: shared_bytes = 200000 : i64, source = "long at {{[^"]*}}", symbol = "bt_long_1"
 // CHECK: gpu.module @kernels {
+// Maximum and sum in one pass, and one quotient a row.
 // CHECK: llvm.func @bt_short_0
+// CHECK: arith.maximumf {{.*}} : vector<4xf32>
+// CHECK: math.exp {{.*}} : vector<4xf32>
+// CHECK: nvvm.barrier
+// CHECK: arith.divf {{.*}} : f32
+// CHECK-NOT: arith.divf
 // CHECK: llvm.func @bt_long_1
 // CHECK: gpu.module @kernels_sm_90a {
 // CHECK-NOT: llvm.func @bt_short_0

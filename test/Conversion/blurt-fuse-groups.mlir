@@ -209,3 +209,79 @@ blu.step @dead program(train) (%x: tensor<6x8xf32> {blu.tensor = {name = "x", ro
   %0, %1, %2 = blu.layer_norm_grad %x, %w, %g eps = 1.0e-05 : (tensor<6x8xf32>, tensor<8xf32>, tensor<6x8xf32>) -> (tensor<6x8xf32>, tensor<8xf32>, tensor<8xf32>)
   blu.return %0 : tensor<6x8xf32>
 }
+
+// -----
+
+// A sum that its own producer and a later group could take: it is stored once
+// by the producer rather than added up again from two values.
+// CHECK-LABEL: func.func @sum_for_two
+// CHECK: %[[N:.*]]:2 = blurt.group "norm_add_cast"
+// CHECK-SAME: -> (tensor<64x32xf32>, tensor<64x32xbf16>)
+// CHECK: %[[P:.*]] = blurt.gemm %[[N]]#1, %{{.*}}
+// CHECK: blurt.group "scale" {{.*}} ins(%[[P]] {{.*}}, %[[N]]#0 {{.*}})
+func.func @sum_for_two(%x: tensor<64x32xf32>, %s: tensor<64x32xf32>, %w: tensor<32x32xbf16>) -> tensor<64x32xf32> {
+  %n = blurt.group "norm" domain [64, 32] reduce [1] ins(%x [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xf32>) outs([affine_map<(d0, d1) -> (d0, d1)>]) -> tensor<64x32xf32> {
+  ^bb0(%e: f32):
+    %r = blurt.reduce sum %e : f32
+    %q = arith.subf %e, %r : f32
+    blurt.group_yield %q : f32
+  }
+  %a = blurt.group "add" domain [64, 32] ins(%n [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xf32>, %s [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xf32>) outs([affine_map<(d0, d1) -> (d0, d1)>]) -> tensor<64x32xf32> {
+  ^bb0(%e: f32, %f: f32):
+    %q = arith.addf %e, %f : f32
+    blurt.group_yield %q : f32
+  }
+  %c = blurt.group "cast" domain [64, 32] ins(%a [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xf32>) outs([affine_map<(d0, d1) -> (d0, d1)>]) -> tensor<64x32xbf16> {
+  ^bb0(%e: f32):
+    blurt.group_yield %e : f32
+  }
+  %p = blurt.gemm %c, %w : (tensor<64x32xbf16>, tensor<32x32xbf16>) -> tensor<64x32xbf16>
+  %y = blurt.group "scale" domain [64, 32] ins(%p [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xbf16>, %a [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xf32>) outs([affine_map<(d0, d1) -> (d0, d1)>]) -> tensor<64x32xf32> {
+  ^bb0(%e: f32, %f: f32):
+    %q = arith.mulf %e, %f : f32
+    blurt.group_yield %q : f32
+  }
+  return %y : tensor<64x32xf32>
+}
+
+// -----
+
+// What is rounded to bf16 is stored in bf16 alone; the sum over rows widens it.
+// CHECK-LABEL: func.func @widened
+// CHECK: %[[H:.*]] = blurt.group "norm" {{.*}} -> tensor<64x32xbf16>
+// CHECK: blurt.group "wide_sum" {{.*}} ins(%[[H]] {{.*}} : tensor<64x32xbf16>)
+func.func @widened(%x: tensor<64x32xf32>, %w: tensor<32x32xbf16>) -> (tensor<32xf32>, tensor<64x32xbf16>) {
+  %h = blurt.group "norm" domain [64, 32] reduce [1] ins(%x [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xf32>) outs([affine_map<(d0, d1) -> (d0, d1)>]) -> tensor<64x32xbf16> {
+  ^bb0(%e: f32):
+    %r = blurt.reduce sum %e : f32
+    %q = arith.subf %e, %r : f32
+    blurt.group_yield %q : f32
+  }
+  %v = blurt.group "wide" domain [64, 32] ins(%h [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xbf16>) outs([affine_map<(d0, d1) -> (d0, d1)>]) -> tensor<64x32xf32> {
+  ^bb0(%e: f32):
+    blurt.group_yield %e : f32
+  }
+  %s = blurt.group "sum" domain [64, 32] reduce [0] ins(%v [affine_map<(d0, d1) -> (d0, d1)>] : tensor<64x32xf32>) outs([affine_map<(d0, d1) -> (d1)>]) -> tensor<32xf32> {
+  ^bb0(%e: f32):
+    %q = blurt.reduce sum %e : f32
+    blurt.group_yield %q : f32
+  }
+  %p = blurt.gemm %h, %w : (tensor<64x32xbf16>, tensor<32x32xbf16>) -> tensor<64x32xbf16>
+  return %s, %p : tensor<32xf32>, tensor<64x32xbf16>
+}
+
+// -----
+
+// An elementwise group joins columns that are written as well as reduced.
+// CHECK-LABEL: func.func @along
+// CHECK: blurt.group "{{.*}}" domain [6, 9] reduce [0] {{.*}} -> (tensor<6x9xf32>, tensor<6x9xf32>, tensor<9xf32>)
+// CHECK-NOT: blurt.group "
+// CHECK: return
+
+blu.step @along program(train) (%x: tensor<6x9xf32> {blu.tensor = {name = "x", role = "input"}}, %g: tensor<6x9xf32> {blu.tensor = {name = "g", role = "input"}})
+    -> (tensor<6x9xf32> {blu.tensor = {name = "r0", role = "output"}}, tensor<6x9xf32> {blu.tensor = {name = "r1", role = "output"}}, tensor<9xf32> {blu.tensor = {name = "r2", role = "output"}}) {
+  %0 = blu.gelu %x approximate(tanh) : tensor<6x9xf32>
+  %1 = blu.mul %x, %g : (tensor<6x9xf32>, tensor<6x9xf32>) -> tensor<6x9xf32>
+  %2 = blu.reduce_sum %1 [0] : (tensor<6x9xf32>) -> tensor<9xf32>
+  blu.return %0, %1, %2 : tensor<6x9xf32>, tensor<6x9xf32>, tensor<9xf32>
+}

@@ -43,12 +43,32 @@ func.func @shared(%x: tensor<32x16xf32>, %w: tensor<16x8xf32>, %all: tensor<3x8x
   return %s, %y : tensor<32x8xf32>, tensor<32x8xf32>
 }
 
-// A column, a product used twice, a bf16 product, and one that is updated.
+// A rounded product, whose sum is rounded before anything else.
+// CHECK-LABEL: func.func @rounded
+// CHECK: %[[P:.*]] = blurt.gemm {{.*}} bias %{{.*}} -> tensor<8x8xbf16>
+// CHECK: blurt.group "bias_square" domain [8, 8] ins(%[[P]] [#{{.*}}] : tensor<8x8xbf16>) outs([#{{.*}}]) -> tensor<8x8xbf16> {
+// CHECK-NEXT: ^bb0(%[[E:.*]]: f32):
+// CHECK-NEXT: %[[R:.*]] = arith.truncf %[[E]] : f32 to bf16
+func.func @rounded(%x: tensor<8x16xbf16>, %w: tensor<16x8xbf16>, %b: tensor<8xbf16>) -> (tensor<8x8xbf16>, tensor<8x8xbf16>) {
+  %p = blurt.gemm %x, %w : (tensor<8x16xbf16>, tensor<16x8xbf16>) -> tensor<8x8xbf16>
+  %s, %y = blurt.group "bias_square" domain [8, 8] ins(%p [#id] : tensor<8x8xbf16>, %b [#last] : tensor<8xbf16>) outs([#id], [#id]) -> (tensor<8x8xbf16>, tensor<8x8xbf16>) {
+  ^bb0(%e: f32, %v: f32):
+    %s = arith.addf %e, %v : f32
+    %n = arith.truncf %s : f32 to bf16
+    %r = arith.extf %n : bf16 to f32
+    %q = arith.mulf %r, %r : f32
+    blurt.group_yield %s, %q : f32, f32
+  }
+  return %s, %y : tensor<8x8xbf16>, tensor<8x8xbf16>
+}
+
+// A column, a product used twice, a bf16 product with an f32 bias or whose sum
+// is read in f32, and one that is updated.
 // CHECK-LABEL: func.func @others
 // CHECK-NOT: bias %
 // CHECK: return
-func.func @others(%x: tensor<8x16xf32>, %w: tensor<16x8xf32>, %b: tensor<8xf32>, %h: tensor<8x16xbf16>, %c: tensor<8x8xf32>)
-    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xbf16>, tensor<8x8xf32>) {
+func.func @others(%x: tensor<8x16xf32>, %w: tensor<16x8xf32>, %b: tensor<8xf32>, %h: tensor<8x16xbf16>, %c: tensor<8x8xf32>, %d: tensor<8xbf16>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xbf16>, tensor<8x8xbf16>, tensor<8x8xf32>) {
   %p = blurt.gemm %x, %w : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
   %0 = blurt.group "column" domain [8, 8] ins(%p [#id] : tensor<8x8xf32>, %b [#first] : tensor<8xf32>) outs([#id]) -> tensor<8x8xf32> {
   ^bb0(%e: f32, %v: f32):
@@ -67,11 +87,18 @@ func.func @others(%x: tensor<8x16xf32>, %w: tensor<16x8xf32>, %b: tensor<8xf32>,
     %s = arith.addf %e, %v : f32
     blurt.group_yield %s : f32
   }
+  %l = blurt.gemm %h, %h transposed : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x8xbf16>
+  %4 = blurt.group "bias_square" domain [8, 8] ins(%l [#id] : tensor<8x8xbf16>, %d [#last] : tensor<8xbf16>) outs([#id]) -> tensor<8x8xbf16> {
+  ^bb0(%e: f32, %v: f32):
+    %s = arith.addf %e, %v : f32
+    %t = arith.mulf %s, %s : f32
+    blurt.group_yield %t : f32
+  }
   %u = blurt.gemm %x, %w plus %c : (tensor<8x16xf32>, tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %3 = blurt.group "bias" domain [8, 8] ins(%u [#id] : tensor<8x8xf32>, %b [#last] : tensor<8xf32>) outs([#id]) -> tensor<8x8xf32> {
   ^bb0(%e: f32, %v: f32):
     %s = arith.addf %e, %v : f32
     blurt.group_yield %s : f32
   }
-  return %0, %q, %1, %2, %3 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xbf16>, tensor<8x8xf32>
+  return %0, %q, %1, %2, %4, %3 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xbf16>, tensor<8x8xbf16>, tensor<8x8xf32>
 }

@@ -72,9 +72,11 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
 def FuseBiasPass : Pass<"blurt-fuse-bias", "::mlir::ModuleOp"> {
   let summary = "let the library of a product add its bias";
   let description = [{
-    A group that first of all adds a row vector to an f32 product leaves that to
-    the product; where nothing else was done, the group goes. The same bits: the
-    library adds to the rounded sum.
+    A group that first of all adds a row vector to a product of f32, or of bf16
+    if it reads no more of the sum than its rounding to bf16, leaves that to the
+    product; where nothing else was done, the group goes. In f32 the bits stay
+    the same; in bf16 the product is not rounded before the bias is added. The
+    vector has the product's element type.
 
     ```mlir
     %p = blurt.gemm %x, %w transposed : ... -> tensor<32x8xf32>

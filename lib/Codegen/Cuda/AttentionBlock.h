@@ -99,6 +99,7 @@ DeviceLaunch emitGradKVOnHopperTF32(const AttentionEmission &emission);
 DeviceLaunch emitForwardOnCudaCores(const AttentionEmission &emission);
 DeviceLaunch emitGradQOnCudaCores(const AttentionEmission &emission);
 DeviceLaunch emitGradKVOnCudaCores(const AttentionEmission &emission);
+DeviceLaunch emitGradQKVOnCudaCores(const AttentionEmission &emission);
 
 } // namespace mlir::blurt
 

@@ -19,6 +19,13 @@ static bool isChunked(const AttentionShape &shape, const RowStrides &strides) {
                       [&](int64_t s) { return s * bytes % 16 == 0; });
 }
 
+/// Whether those of what attention and its gradient read can.
+static bool isAllChunked(const AttentionShape &shape) {
+  return llvm::all_of(
+      ArrayRef<const RowStrides *>{&shape.q, &shape.k, &shape.v, &shape.dO},
+      [&](const RowStrides *strides) { return isChunked(shape, *strides); });
+}
+
 //===----------------------------------------------------------------------===//
 // Blocks
 //===----------------------------------------------------------------------===//
@@ -170,20 +177,51 @@ SmallVector<Value> TilePipeline::run(DeviceBuilder &b, Value begin,
 // Tiles
 //===----------------------------------------------------------------------===//
 
+bool blurt::hasMergedGradients(const AttentionShape &shape) {
+  // Five products instead of seven, by a block for each key-value head: below
+  // some two blocks a multiprocessor too many of them idle at the end.
+  constexpr int64_t kMinBlocks = 256;
+  return shape.compute == DeviceCompute::F32 &&
+         shape.batch * shape.keyHeads >= kMinBlocks;
+}
+
+/// Tiles of the merged gradients in f32. The products' patches are 8 × 8 and
+/// 8 × 4 with the shared memory of sm_90a, and half of that or less otherwise.
+static AttentionTiles getMergedTiles(const AttentionShape &shape, bool hopper) {
+  AttentionTiles tiles;
+  tiles.stages = 1;
+  if (shape.depth <= 32) {
+    tiles.rowTiles = 4;
+    return tiles;
+  }
+  tiles.laneRows = 2;
+  tiles.minBlocks = 1;
+  if (hopper)
+    tiles.warps = 8;
+  if (shape.depth <= 64) {
+    tiles.rowTiles = 8;
+    tiles.columns = hopper ? 128 : 64;
+  } else {
+    tiles.rowTiles = 4;
+    tiles.columns = hopper ? 64 : 32;
+  }
+  return tiles;
+}
+
 /// The fastest measured on an H200 at depths 64 and 128 of those that fit into
 /// `kMaxSharedBytes` and spill on no architecture.
 AttentionTiles blurt::getAttentionTiles(AttentionKernel kernel,
                                         const AttentionShape &shape) {
   bool wide = shape.depth > 64;
   // Copies of single elements take registers.
-  bool chunked = llvm::all_of(
-      ArrayRef<const RowStrides *>{&shape.q, &shape.k, &shape.v, &shape.dO},
-      [&](const RowStrides *strides) { return isChunked(shape, *strides); });
+  bool chunked = isAllChunked(shape);
   bool narrow = wide || !chunked;
   bool grouped = shape.heads != shape.keyHeads;
   AttentionTiles tiles;
   switch (shape.compute) {
   case DeviceCompute::F32:
+    if (kernel == AttentionKernel::GradQKV)
+      return getMergedTiles(shape, /*hopper=*/false);
     if (kernel == AttentionKernel::Forward)
       tiles.rowTiles = narrow ? 4 : 8;
     else
@@ -230,9 +268,22 @@ blurt::getHopperTiles(AttentionKernel kernel, const AttentionShape &shape) {
     operands.push_back(&shape.o);
   else
     operands.append({&shape.dO, &shape.dQ, &shape.dK, &shape.dV});
-  if (shape.compute == DeviceCompute::F32 || shape.hasPosition ||
-      (shape.depth != 64 && shape.depth != 128) || shape.queries < kTile ||
-      shape.keys < kTile || shape.scalarAlignment % 16 != 0)
+  if (shape.compute == DeviceCompute::F32) {
+    // Copies of single elements take registers.
+    if (shape.hasPosition || !isAllChunked(shape))
+      return std::nullopt;
+    if (isForward && shape.depth > 64) {
+      AttentionTiles tiles = getAttentionTiles(kernel, shape);
+      tiles.columns = 64;
+      return tiles;
+    }
+    if (kernel != AttentionKernel::GradQKV || shape.depth <= 32)
+      return std::nullopt;
+    return getMergedTiles(shape, /*hopper=*/true);
+  }
+  if (shape.hasPosition || (shape.depth != 64 && shape.depth != 128) ||
+      shape.queries < kTile || shape.keys < kTile ||
+      shape.scalarAlignment % 16 != 0)
     return std::nullopt;
   // Copies of lse and delta start at multiples of 16 bytes.
   bool mapsScalars =
@@ -359,6 +410,19 @@ blurt::emitAttentionGradKV(gpu::GPUModuleOp module, Location loc,
                          : emitGradKVOnTensorCores(emission));
 }
 
+FailureOr<DeviceLaunch>
+blurt::emitAttentionGradQKV(gpu::GPUModuleOp module, Location loc,
+                            StringRef name, const AttentionShape &shape,
+                            std::optional<AttentionTiles> tiles) {
+  assert(hasMergedGradients(shape) && "gradients are kernels of their own");
+  if (failed(checkBackward(loc, shape)))
+    return failure();
+  AttentionEmission emission{
+      module, loc, name, shape,
+      tiles ? *tiles : getAttentionTiles(AttentionKernel::GradQKV, shape)};
+  return checkLaunch(emitGradQKVOnCudaCores(emission));
+}
+
 FailureOr<DeviceLaunch> blurt::emitAttentionOnHopper(
     AttentionKernel kernel, gpu::GPUModuleOp module, Location loc,
     StringRef name, const AttentionShape &shape, const AttentionTiles &tiles) {
@@ -370,7 +434,9 @@ FailureOr<DeviceLaunch> blurt::emitAttentionOnHopper(
   AttentionEmission emission{module, loc, name, shape, tiles};
   bool isBF16 = shape.compute == DeviceCompute::BF16;
   auto *emit = &emitGradKVOnHopper;
-  if (isForward)
+  if (shape.compute == DeviceCompute::F32)
+    emit = isForward ? &emitForwardOnCudaCores : &emitGradQKVOnCudaCores;
+  else if (isForward)
     emit = isBF16 ? &emitForwardOnHopper : &emitForwardOnHopperTF32;
   else if (kernel == AttentionKernel::GradQ)
     emit = isBF16 ? &emitGradQOnHopper : &emitGradQOnHopperTF32;

@@ -6,9 +6,11 @@
 //
 // Kernels of `blurt.attention` and `blurt.attention_grad` after
 // FlashAttention-2 (Dao 2023): scores exist only as tiles in registers. The
-// backward pass is three kernels without atomics, so that every sum has one
-// order: delta; dq by tiles of queries; dk and dv by tiles of keys, over the
-// query heads of a key-value head in ascending order.
+// backward pass is kernels without atomics, so that every sum has one order:
+// delta; dq by tiles of queries; dk and dv by tiles of keys, over the query
+// heads of a key-value head in ascending order. Where there are enough heads to
+// fill a device, all three gradients in f32 are one kernel instead, which
+// computes the scores once.
 //
 // A query that sees no key gives zeros and an lse of -inf, and takes no part
 // in gradients.
@@ -47,17 +49,18 @@ struct AttentionShape {
 /// How a kernel is cut up.
 struct AttentionTiles {
   int32_t warps = 4;
-  /// Rows of a block: 16 · rowTiles a warp on tensor cores, 4 · rowTiles on
-  /// CUDA cores.
+  /// Rows of a block: 16 · rowTiles a warp on tensor cores, laneRows · rowTiles
+  /// on CUDA cores.
   int32_t rowTiles = 1;
   /// Rows of the tiles it walks.
   int32_t columns = 64;
   int32_t stages = 2; ///< tiles in shared memory, on tensor cores
   bool keepA = false; ///< q lies in registers
   int32_t minBlocks = 2;
+  int32_t laneRows = 4; ///< rows that a warp's lanes have at a time, 2 or 4
 };
 
-enum class AttentionKernel { Forward, GradQ, GradKV };
+enum class AttentionKernel { Forward, GradQ, GradKV, GradQKV };
 
 /// The tiles that a kernel uses, from shape and types alone.
 AttentionTiles getAttentionTiles(AttentionKernel kernel,
@@ -89,15 +92,26 @@ emitAttentionGradKV(gpu::GPUModuleOp module, Location loc, StringRef name,
                     const AttentionShape &shape,
                     std::optional<AttentionTiles> tiles = std::nullopt);
 
-/// The tiles of a kernel's form by wgmma for sm_90a, or none where it has no
-/// such form: then sm_90a takes the one that all architectures share. It is
-/// there for bf16 at depth 64 and 128 and for tf32 at depth 64, and 128 in the
+/// Whether the gradients are one kernel, instead of one for dq and one for dk
+/// and dv.
+bool hasMergedGradients(const AttentionShape &shape);
+
+/// Operands q, k, v, lse, do, delta, dq, dk, dv.
+FailureOr<DeviceLaunch>
+emitAttentionGradQKV(gpu::GPUModuleOp module, Location loc, StringRef name,
+                     const AttentionShape &shape,
+                     std::optional<AttentionTiles> tiles = std::nullopt);
+
+/// The tiles of a kernel's form for sm_90a, or none where it has no such form:
+/// then sm_90a takes the one that all architectures share. By wgmma it is there
+/// for bf16 at depth 64 and 128 and for tf32 at depth 64, and 128 in the
 /// forward pass; from a tile of queries and of keys on, without a position, if
-/// rows can be copied by 16 bytes and tensor maps can describe them.
+/// rows can be copied by 16 bytes and tensor maps can describe them. In f32 the
+/// merged gradients have larger tiles.
 std::optional<AttentionTiles> getHopperTiles(AttentionKernel kernel,
                                              const AttentionShape &shape);
 
-/// The kernel by wgmma, over the operands of the others of its kind.
+/// The kernel for sm_90a, over the operands of the others of its kind.
 FailureOr<DeviceLaunch> emitAttentionOnHopper(AttentionKernel kernel,
                                               gpu::GPUModuleOp module,
                                               Location loc, StringRef name,

@@ -13,6 +13,12 @@
 using namespace mlir;
 using namespace mlir::blurt;
 
+/// Column: rows of a trip, and of a long body.
+static constexpr int64_t kColumnUnroll = 4;
+static constexpr int64_t kHeavyColumnUnroll = 2;
+/// Column: blocks on a multiprocessor, which bound the registers.
+static constexpr int32_t kColumnBlocks = 2;
+
 int64_t DeviceGroupEmitter::partialBytes(ReduceOp reduce) const {
   return getElementBytes(reduce.getType());
 }
@@ -26,7 +32,8 @@ int64_t DeviceGroupEmitter::partialOffset(unsigned reduce) const {
 
 SmallVector<Value> DeviceGroupEmitter::acrossRows(ArrayRef<ReduceOp> reduces,
                                                   SmallVector<Value> values,
-                                                  Value x, Value y) {
+                                                  Value x, Value y,
+                                                  bool onlyFirst) {
   if (schedule.lanesY == 1)
     return values;
   Value memory = getReduceMemory();
@@ -41,6 +48,10 @@ SmallVector<Value> DeviceGroupEmitter::acrossRows(ArrayRef<ReduceOp> reduces,
                   partialBytes(reduce) * schedule.width);
   }
   barrier();
+  // Loads outside would stay there, with all they load, when LLVM moves the
+  // additions to where the sums are used.
+  if (onlyFirst)
+    guard(isZero(y));
   for (auto [i, value] : llvm::enumerate(values)) {
     ReduceOp reduce = reduces[i];
     Value sum;
@@ -52,7 +63,8 @@ SmallVector<Value> DeviceGroupEmitter::acrossRows(ArrayRef<ReduceOp> reduces,
     }
     value = sum;
   }
-  barrier();
+  if (!onlyFirst)
+    barrier();
   return values;
 }
 
@@ -118,6 +130,9 @@ DeviceLaunch DeviceGroupEmitter::emitColumn() {
   launch.block = {int32_t(threads), 1, 1};
   launch.grid = {int32_t(plan.taskPoints * schedule.columnBlocks),
                  int32_t(schedule.splits), 1};
+  if (schedule.lanesY > 1)
+    b.getKernel()->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                           b.getI32IntegerAttr(kColumnBlocks));
   auto [x, y, number, columnBlock, active, start] = findColumns();
   Value first = b.i64(0), last = b.i64(plan.loopPoints);
   if (schedule.splits > 1) {
@@ -158,36 +173,73 @@ DeviceLaunch DeviceGroupEmitter::emitColumn() {
       storeOutputs(kLoop, point);
     }
   };
+  // Several rows a trip, all read before any is written, so that loads overlap;
+  // then what is left, from the row that the last value carries.
   auto emitRows = [&](ArrayRef<ReduceOp> reduces, SmallVector<Value> inits,
                       bool store) {
-    scf::ForOp rows = b.loop(b.add(first, y), last, schedule.lanesY, inits);
-    task.anchor = column.anchor = rows;
-    Operation *yield = rows.getBody()->getTerminator();
-    b.setInsertionPoint(yield);
-    setCoordinates(plan.loopDims, rows.getInductionVar());
-    Scope row, inner;
-    row.anchor = inner.anchor = yield;
-    Point point{{&task, &column, &row, &inner}, start, {}};
-    SmallVector<Value> next;
-    for (auto [i, reduce] : llvm::enumerate(reduces)) {
-      ReduceOp op = reduce;
-      Value value = reduceInput(op, point, true);
+    SmallVector<Value> values = std::move(inits);
+    values.push_back(b.add(first, y));
+    bool isAnchored = false;
+    auto emit = [&](Value stop, int64_t count) {
+      scf::ForOp rows =
+          b.loop(values.back(), stop, count * schedule.lanesY, values);
+      if (!isAnchored)
+        task.anchor = column.anchor = rows;
+      isAnchored = true;
+      Operation *after = &*b.getInsertionPoint();
+      Operation *yield = rows.getBody()->getTerminator();
       b.setInsertionPoint(yield);
-      next.push_back(combine(op.getKind(), rows.getRegionIterArg(i), value));
-    }
-    if (!inits.empty())
+      SmallVector<Scope> row(count), inner(count);
+      SmallVector<Point> points;
+      SmallVector<Value> next(rows.getRegionIterArgs().drop_back());
+      auto goTo = [&](int64_t i) {
+        b.setInsertionPoint(yield);
+        setCoordinates(plan.loopDims, b.add(rows.getInductionVar(),
+                                            b.i64(i * schedule.lanesY)));
+      };
+      for (int64_t i = 0; i < count; ++i) {
+        goTo(i);
+        row[i].anchor = inner[i].anchor = yield;
+        points.push_back({{&task, &column, &row[i], &inner[i]}, start, {}});
+        SmallVector<Value> inputs;
+        for (ReduceOp reduce : reduces)
+          inputs.push_back(reduceInput(reduce, points[i], true));
+        for (auto [k, yielded] : llvm::enumerate(group.getYielded()))
+          if (store && !active && outputClass(k) == kBoth)
+            get(yielded, points[i]);
+        b.setInsertionPoint(yield);
+        for (auto [sum, reduce, input] :
+             llvm::zip_equal(next, reduces, inputs)) {
+          ReduceOp op = reduce;
+          sum = combine(op.getKind(), sum, input);
+        }
+      }
+      for (int64_t i = 0; store && i < count; ++i) {
+        goTo(i);
+        storeAlong(row[i], inner[i], yield);
+      }
+      b.setInsertionPoint(yield);
+      next.push_back(
+          b.add(rows.getInductionVar(), b.i64(count * schedule.lanesY)));
       yield->setOperands(next);
-    if (store)
-      storeAlong(row, inner, yield);
+      b.setInsertionPoint(after);
+      values = llvm::to_vector_of<Value>(rows.getResults());
+    };
+    int64_t unroll = heavy ? kHeavyColumnUnroll : kColumnUnroll;
+    int64_t trip = schedule.lanesY * unroll;
+    if (schedule.partRows >= 2 * trip)
+      emit(b.sub(last, b.i64(trip - schedule.lanesY)), unroll);
+    emit(last, 1);
+    values.pop_back();
     b.setInsertionPoint(end);
     task.anchor = column.anchor = end;
-    return llvm::to_vector_of<Value>(rows.getResults());
+    return values;
   };
 
   for (auto &reduces : plan.phases) {
     SmallVector<Value> sums =
         emitRows(reduces, identities(reduces), anyAlong && early);
-    sums = acrossRows(reduces, sums, x, y);
+    sums = acrossRows(reduces, sums, x, y, schedule.splits > 1);
     if (schedule.splits > 1) {
       Value isFirst = isZero(y);
       if (active)
@@ -218,6 +270,9 @@ DeviceLaunch DeviceGroupEmitter::emitColumnCombine() {
   int64_t threads = schedule.lanesX * schedule.lanesY;
   launch.block = {int32_t(threads), 1, 1};
   launch.grid = {int32_t(plan.taskPoints * schedule.columnBlocks), 1, 1};
+  if (schedule.lanesY > 1)
+    b.getKernel()->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                           b.getI32IntegerAttr(kColumnBlocks));
   auto [x, y, number, columnBlock, active, start] = findColumns();
   Operation *end = &*b.getInsertionPoint();
   auto &reduces = plan.phases[0];
@@ -241,9 +296,10 @@ DeviceLaunch DeviceGroupEmitter::emitColumnCombine() {
   yield->setOperands(next);
   b.setInsertionPoint(end);
   SmallVector<Value> sums =
-      acrossRows(reduces, llvm::to_vector_of<Value>(parts.getResults()), x, y);
+      acrossRows(reduces, llvm::to_vector_of<Value>(parts.getResults()), x, y,
+                 /*onlyFirst=*/true);
   Scope task, column;
-  task.anchor = column.anchor = end;
+  task.anchor = column.anchor = &*b.getInsertionPoint();
   setColumnValues(reduces, sums, task, column);
   storeKept(task, column, start, x, y, columnBlock, active);
   return launch;

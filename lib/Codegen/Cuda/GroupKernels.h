@@ -18,10 +18,12 @@
 //           block's threads have is combined in their order.
 //
 // Which element joins which partial sum, in which order, is a function of the
-// extents that are reduced and kept, and of whether the reduction may be cut:
+// extents that are reduced and kept, of whether anything along a row is longer
+// than 2 bytes, and of whether the reduction may be cut:
 // it may not if the group has several, one after the other, or if something
 // along the reduced dims depends on the result. So a long reduction can have
-// other last bits where it was fused with what divides by it.
+// other last bits where it was fused with what divides by it. So has a sum of
+// exponentials below the maximum of a long row, which is scaled as that grows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,6 +37,10 @@ namespace mlir::blurt {
 
 /// Threads of a block where nothing else asks for another number.
 inline constexpr int64_t kGroupThreads = 256;
+/// Row: threads of a long row.
+inline constexpr int64_t kRowThreads = 512;
+/// Row: shared memory of one block on Hopper, less what the reductions use.
+inline constexpr int64_t kHopperCacheBytes = 227 * 1024 - 512;
 /// Map: points of a tile along each of its dims, and threads along one of them.
 inline constexpr int64_t kTile = 32;
 inline constexpr int64_t kTileRows = 8;
@@ -103,15 +109,19 @@ private:
                     Scope &task, Value lane);
   void emitRowRegisters(Scope &task, Value lane);
   void emitRowLoops(Scope &task, Value lane, Value first, Value last);
+  /// Row: the first two phases in one pass, if they are a maximum and sums of
+  /// exponentials of what is below it: a thread's sums are scaled whenever its
+  /// maximum grows. Returns whether they are.
+  bool emitRowOnline(Scope &task, Value lane);
   /// Row: `body` over the vectors `first` + lane, … below `last` of the current
-  /// row, each thread those of its own in turn; it gets the values so far and
+  /// row, each thread some of its own at a time; it gets the values so far and
   /// returns the next. Values of the whole row go before the loops.
-  SmallVector<Value>
-  forVectors(Value first, Value last, Value lane, SmallVector<Value> values,
-             Scope &task, Scope &loop,
-             llvm::function_ref<SmallVector<Value>(Point &, Operation *,
-                                                   SmallVector<Value>)>
-                 body);
+  SmallVector<Value> forVectors(
+      Value first, Value last, Value lane, SmallVector<Value> values,
+      Scope &task, Scope &loop,
+      llvm::function_ref<SmallVector<Value>(MutableArrayRef<Point>, Operation *,
+                                            SmallVector<Value>)>
+          body);
   void storeRowOutputs(Scope &task, Value lane, Value first, Value last);
   /// Reads the operands and the kernel's position; what is global goes before
   /// the code that follows.
@@ -129,9 +139,12 @@ private:
   SmallVector<Value> acrossThreads(ArrayRef<ReduceOp> reduces,
                                    SmallVector<Value> values, int64_t threads,
                                    Value thread);
-  /// Vectors of columns over the threads `thread`, `thread + lanesX`, ….
+  /// Vectors of columns over the threads `thread`, `thread + lanesX`, …. With
+  /// `onlyFirst`, only the first of them gets the results: the builder moves to
+  /// code of its own.
   SmallVector<Value> acrossRows(ArrayRef<ReduceOp> reduces,
-                                SmallVector<Value> values, Value x, Value y);
+                                SmallVector<Value> values, Value x, Value y,
+                                bool onlyFirst);
   Value shuffle(Value value, int32_t mask);
   /// `bytes` of static shared memory.
   Value getShared(int64_t bytes);

@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -82,11 +83,11 @@ void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
 SmallVector<Value> DeviceGroupEmitter::forVectors(
     Value first, Value last, Value lane, SmallVector<Value> values, Scope &task,
     Scope &loop,
-    llvm::function_ref<SmallVector<Value>(Point &, Operation *,
+    llvm::function_ref<SmallVector<Value>(MutableArrayRef<Point>, Operation *,
                                           SmallVector<Value>)>
         body) {
-  // Several vectors a trip, one after the other, so that their loads overlap;
-  // then what is left, from the vector that the last value carries.
+  // Several vectors a trip, so that their loads overlap; then what is left,
+  // from the vector that the last value carries.
   int64_t trip = schedule.threads * kRowUnroll;
   values.push_back(b.add(first, lane));
   bool anchored = false;
@@ -100,16 +101,17 @@ SmallVector<Value> DeviceGroupEmitter::forVectors(
     Operation *yield = vectors.getBody()->getTerminator();
     b.setInsertionPoint(yield);
     SmallVector<Value> next(vectors.getRegionIterArgs().drop_back());
+    SmallVector<Scope> inner(count);
+    SmallVector<Point> points;
     for (int64_t i = 0; i < count; ++i) {
-      b.setInsertionPoint(yield);
       Value vector =
           b.add(vectors.getInductionVar(), b.i64(i * schedule.threads));
-      Scope inner;
-      inner.anchor = yield;
-      Point point{
-          {&task, &inner, &loop, &inner}, b.mul(vector, schedule.width), {}};
-      next = body(point, yield, std::move(next));
+      inner[i].anchor = yield;
+      points.push_back({{&task, &inner[i], &loop, &inner[i]},
+                        b.mul(vector, schedule.width),
+                        {}});
     }
+    next = body(points, yield, std::move(next));
     b.setInsertionPoint(yield);
     next.push_back(
         b.add(vectors.getInductionVar(), b.i64(count * schedule.threads)));
@@ -132,8 +134,14 @@ void DeviceGroupEmitter::storeRowOutputs(Scope &task, Value lane, Value first,
     if (!hasOutputs(varies))
       return;
     forVectors(first, last, lane, {}, task, loop,
-               [&](Point &point, Operation *, SmallVector<Value> values) {
-                 storeOutputs(varies, point);
+               [&](MutableArrayRef<Point> points, Operation *,
+                   SmallVector<Value> values) {
+                 for (Point &point : points)
+                   for (auto [i, yielded] : llvm::enumerate(group.getYielded()))
+                     if (outputClass(i) == varies)
+                       get(yielded, point);
+                 for (Point &point : points)
+                   storeOutputs(varies, point);
                  return values;
                });
   };
@@ -183,29 +191,113 @@ Value DeviceGroupEmitter::loadLanes(const Operand &operand, Value pointer,
   int64_t alignment = std::min<int64_t>(16, bytes * schedule.width);
   if (isCached)
     return b.loadVector(operand.element, at, 1, {}, alignment);
-  Value value = GroupBody::loadLanes(operand, pointer, point);
-  b.storeVector(operand.element, value, at, 1, {}, alignment);
-  return value;
+  Value raw =
+      LLVM::LoadOp::create(b, b.laneType(getStorageType(operand.element)),
+                           pointer, operand.alignment);
+  LLVM::StoreOp::create(b, raw, at, alignment);
+  return b.extend(operand.element, raw);
+}
+
+/// e^(v - m) for a maximum m: the v. Null if `reduce` is no sum of that.
+static Value getBelowMaximum(ReduceOp reduce, ReduceOp maximum) {
+  auto exp = reduce.getValue().getDefiningOp<math::ExpOp>();
+  auto below = exp ? exp.getOperand().getDefiningOp<arith::SubFOp>() : nullptr;
+  return reduce.getKind() == ReduceKind::Sum && below &&
+                 below.getRhs() == maximum.getResult()
+             ? below.getLhs()
+             : Value();
+}
+
+bool DeviceGroupEmitter::emitRowOnline(Scope &task, Value lane) {
+  if (plan.phases.size() < 2 || plan.phases[0].size() != 1 ||
+      !plan.loopDims.empty() || schedule.splits > 1)
+    return false;
+  ReduceOp maximum = plan.phases[0][0];
+  if (maximum.getKind() != ReduceKind::Max || !maximum.getType().isF32())
+    return false;
+  MutableArrayRef<ReduceOp> reduces = plan.phases[1];
+  for (ReduceOp reduce : reduces) {
+    Value value = getBelowMaximum(reduce, maximum);
+    if (!value || !(plan.classOf(value) & kVector) ||
+        plan.reducedValues.contains(value))
+      return false;
+  }
+  Operation *end = &*b.getInsertionPoint();
+  Value lowest = identity(ReduceKind::Max, maximum.getType());
+  auto expBelow = [&](Value value, Value top) -> Value {
+    return math::ExpOp::create(b, arith::SubFOp::create(b, value, top));
+  };
+  auto greater = [&](Value lhs, Value rhs) {
+    return combine(ReduceKind::Max, lhs, rhs);
+  };
+  SmallVector<Value> inits{lowest};
+  llvm::append_range(inits, identities(reduces));
+  SmallVector<Value> values = forVectors(
+      b.i64(0), b.i64(schedule.vectors), lane, std::move(inits), task, task,
+      [&](MutableArrayRef<Point> points, Operation *yield,
+          SmallVector<Value> values) {
+        Value top;
+        for (Point &point : points) {
+          Value value = reduceInput(maximum, point, true);
+          b.setInsertionPoint(yield);
+          top = top ? greater(top, value) : value;
+        }
+        top = greater(values[0], b.horizontal(top, greater));
+        // Nothing is above -inf, and -inf - -inf is no number.
+        Value isLowest =
+            arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, top, lowest);
+        Value from = arith::SelectOp::create(b, isLowest,
+                                             b.constant(top.getType(), 0), top);
+        Value scale = b.splat(expBelow(values[0], from));
+        SmallVector<Value> next{top};
+        for (auto [reduce, sum] :
+             llvm::zip_equal(reduces, ArrayRef(values).drop_front())) {
+          Value result = arith::MulFOp::create(b, sum, scale);
+          for (Point &point : points) {
+            Value value = getVector(getBelowMaximum(reduce, maximum), point);
+            b.setInsertionPoint(yield);
+            result = combine(ReduceKind::Sum, result,
+                             expBelow(value, b.splat(from)));
+          }
+          next.push_back(result);
+        }
+        return next;
+      });
+  b.setInsertionPoint(end);
+  task.anchor = end;
+  Value own = values[0];
+  Value top = acrossThreads(maximum, {own}, schedule.threads, lane).front();
+  task.values[maximum.getResult()] = top;
+  Value scale = b.splat(expBelow(own, top));
+  SmallVector<Value> sums;
+  for (Value sum : ArrayRef(values).drop_front())
+    sums.push_back(arith::MulFOp::create(b, sum, scale));
+  setRowValues(reduces, std::move(sums), task, lane);
+  isCached = true;
+  return true;
 }
 
 void DeviceGroupEmitter::emitRowLoops(Scope &task, Value lane, Value first,
                                       Value last) {
   Operation *end = &*b.getInsertionPoint();
   bool hasLoop = !plan.loopDims.empty();
-  for (auto &reduces : plan.phases) {
+  unsigned done = emitRowOnline(task, lane) ? 2 : 0;
+  for (auto &reduces : MutableArrayRef(plan.phases).drop_front(done)) {
     b.setInsertionPoint(end);
     SmallVector<Value> sums = identities(reduces);
     auto emitRun = [&](Scope &loop, SmallVector<Value> inits) {
-      return forVectors(
-          first, last, lane, std::move(inits), task, loop,
-          [&](Point &point, Operation *yield, SmallVector<Value> values) {
-            for (auto [reduce, sum] : llvm::zip_equal(reduces, values)) {
-              Value value = reduceInput(reduce, point, true);
-              b.setInsertionPoint(yield);
-              sum = combine(reduce.getKind(), sum, value);
-            }
-            return values;
-          });
+      return forVectors(first, last, lane, std::move(inits), task, loop,
+                        [&](MutableArrayRef<Point> points, Operation *yield,
+                            SmallVector<Value> values) {
+                          for (Point &point : points)
+                            for (auto [reduce, sum] :
+                                 llvm::zip_equal(reduces, values)) {
+                              Value value = reduceInput(reduce, point, true);
+                              b.setInsertionPoint(yield);
+                              sum = combine(reduce.getKind(), sum, value);
+                            }
+                          return values;
+                        });
     };
     if (hasLoop) {
       scf::ForOp outer = b.loop(b.i64(0), b.i64(plan.loopPoints), 1, sums);
@@ -260,6 +352,11 @@ DeviceLaunch DeviceGroupEmitter::emitRow() {
     Value first = b.i64(0), last = b.i64(schedule.vectors);
     if (schedule.cacheBytes > 0) {
       launch.sharedBytes = schedule.cacheBytes;
+      // Two blocks on a multiprocessor, if shared memory has room for them.
+      if (2 * schedule.cacheBytes <= kHopperCacheBytes &&
+          schedule.threads <= kRowThreads)
+        b.getKernel()->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                               b.getI32IntegerAttr(2));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(&b.getKernel().getBody().front());
       cacheMemory = LLVM::AddressOfOp::create(

@@ -16,15 +16,20 @@ static constexpr int64_t kMapBlocks = 4096;
 /// Row: vectors of a thread that may stay in registers, and scalars in all.
 static constexpr int64_t kRegisterVectors = 8;
 static constexpr int64_t kRegisterScalars = 128;
+/// Row: vectors from which a row has twice as many threads, for few of such
+/// rows stay on a multiprocessor at a time.
+static constexpr int64_t kManyVectors = 8192;
+/// Row: rows of a block if each has one warp. They share nothing, and small
+/// blocks leave fewer registers unused.
+static constexpr int64_t kBlockRows = 4;
 /// Row: elements of a part, and elements from which a row is cut.
 static constexpr int64_t kRowPart = 8192;
 /// Column: rows of a part.
 static constexpr int64_t kColumnPart = 256;
 static constexpr int64_t kMaxSplits = 1024;
-/// Row: shared memory of one block, on every architecture and on Hopper, less
-/// what the reductions use.
+/// Row: shared memory of one block on every architecture, less what the
+/// reductions use.
 static constexpr int64_t kCacheBytes = 99 * 1024 - 512;
-static constexpr int64_t kHopperCacheBytes = 227 * 1024 - 512;
 
 /// True if the partial results of the group's reductions can be written by one
 /// kernel and added up by another: one phase, and nothing that varies along the
@@ -40,6 +45,19 @@ static bool isSplittable(GroupOp group, const GroupPlan &plan) {
         plan.reducedValues.contains(group.getYielded()[i]))
       return false;
   return true;
+}
+
+/// Row: lanes that make 16 bytes of f32, or of anything shorter if nothing
+/// along the row is longer.
+static int64_t mostRowLanes(const GroupPlan &plan) {
+  int64_t bytes = plan.vectorDims.empty() ? 4 : 2;
+  for (ArrayRef<Operand> operands :
+       {ArrayRef(plan.inputs), ArrayRef(plan.outputs)})
+    for (const Operand &operand : operands)
+      if (!plan.vectorDims.empty() &&
+          operand.strides[plan.vectorDims.back()] != 0)
+        bytes = std::max<int64_t>(bytes, getElementBytes(operand.element));
+  return bytes > 2 ? 4 : 8;
 }
 
 static int64_t largestWidth(int64_t extent, int64_t most) {
@@ -125,7 +143,7 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
     return s;
   }
   case Schedule::Row: {
-    s.width = largestWidth(plan.vectorPoints, 4);
+    s.width = largestWidth(plan.vectorPoints, mostRowLanes(plan));
     s.vectors = plan.vectorPoints / s.width;
     bool single = plan.loopDims.empty();
     if (single && isSplittable(group, plan) &&
@@ -141,8 +159,9 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
       s.threads = s.vectors <= 32 * kRegisterVectors ? 32
                   : s.vectors <= kGroupThreads * kRegisterVectors
                       ? kGroupThreads
-                      : 512;
-    s.rows = s.threads == 32 ? std::min<int64_t>(kGroupThreads / 32, kept) : 1;
+                  : s.vectors <= kManyVectors ? kRowThreads
+                                              : 2 * kRowThreads;
+    s.rows = s.threads == 32 ? std::min<int64_t>(kBlockRows, kept) : 1;
     int64_t perThread = llvm::divideCeil(s.vectors, s.threads);
     int64_t live = 0;
     for (unsigned i = 0, e = plan.inputs.size(); i < e; ++i)

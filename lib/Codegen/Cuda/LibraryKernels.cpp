@@ -1,4 +1,4 @@
-//===- LibraryKernels.cpp - products, scatter, cache on CUDA --*- C++ -*-===//
+//===- LibraryKernels.cpp - products, cache, attention on CUDA -*- C++ -*-===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //
@@ -53,7 +53,7 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
   set("epilogue", op.getBias() ? 1 : 0);
   set("dtype_ab", *dtypeA);
   set("dtype_c", *dtypeC);
-  set("dtype_extra", op.getBias() ? 1 : 0);
+  set("dtype_extra", op.getBias() ? *dtypeC : 0);
   set("trans_a", p.transA);
   set("trans_b", p.transB);
   set("accumulate", op.getC() ? 1 : 0);
@@ -86,7 +86,7 @@ LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
 }
 
 //===----------------------------------------------------------------------===//
-// Scatter-add
+// Cache update
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -98,209 +98,10 @@ struct Place {
     };
     thread = wide(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
     blockX = wide(NVVM::BlockIdXOp::create(b, b.getI32Type()));
-    blockY = wide(NVVM::BlockIdYOp::create(b, b.getI32Type()));
   }
-  Value thread, blockX, blockY;
+  Value thread, blockX;
 };
 } // namespace
-
-static Value isLess(KernelBuilder &b, Value lhs, Value rhs) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, lhs, rhs);
-}
-
-/// Ids that a lane looks at in one go.
-static constexpr int64_t kIds = 4;
-
-/// The ids `first` … `first` + 3 as i64; those past the end are any id.
-static SmallVector<Value> loadIds(KernelBuilder &b, Value ids, MemRefType type,
-                                  int64_t alignment, Value first) {
-  Type element = type.getElementType();
-  int64_t count = type.getDimSize(0);
-  auto [strides, offset] = type.getStridesAndOffset();
-  Value vector;
-  if (count % (32 * kIds) == 0 && strides[0] == 1)
-    vector = LLVM::LoadOp::create(
-        b, VectorType::get({kIds}, element), b.advance(element, ids, first),
-        std::min<int64_t>(alignment, kIds * getElementBytes(element)));
-  SmallVector<Value> result;
-  for (int64_t i = 0; i < kIds; ++i) {
-    Value id;
-    if (vector) {
-      id = vector::ExtractOp::create(b, vector, i);
-    } else {
-      Value at = b.min(b.add(first, b.i64(i)), b.i64(count - 1));
-      id =
-          b.loadScalar(element, b.advance(element, ids, b.mul(at, strides[0])));
-    }
-    if (element.isInteger(32))
-      id = arith::ExtSIOp::create(b, b.getI64Type(), id);
-    result.push_back(id);
-  }
-  return result;
-}
-
-/// A warp owns one row of the result and a block of its columns. It looks
-/// through all ids, 128 at a time, and adds the updates of those that name its
-/// row in ascending order.
-LogicalResult blurt::emitScatterAdd(ScatterAddOp op, CudaHost &host) {
-  auto idsType = cast<MemRefType>(op.getIds().getType());
-  auto updatesType = cast<MemRefType>(op.getUpdates().getType());
-  auto outType = cast<MemRefType>(op.getOuts()[0].getType());
-  Type element = outType.getElementType();
-  if (!element.isF32() && !element.isF64())
-    return op.emitOpError("has element type ")
-           << element
-           << ", which the CUDA target cannot add up, expected f32 or f64";
-  auto [idsStrides, o0] = idsType.getStridesAndOffset();
-  auto [updatesStrides, o1] = updatesType.getStridesAndOffset();
-  auto [outStrides, o2] = outType.getStridesAndOffset();
-  int64_t rows = outType.getDimSize(0), columns = outType.getDimSize(1);
-  int64_t count = idsType.getDimSize(0);
-
-  auto alignmentOf = [&](Value value, int64_t rowStride) {
-    return std::min<int64_t>(
-        16, llvm::MinAlign(host.getAlignment(value),
-                           rowStride * getElementBytes(element)));
-  };
-  int64_t alignUpdates = alignmentOf(op.getUpdates(), updatesStrides[0]);
-  int64_t alignOut = alignmentOf(op.getOuts()[0], outStrides[0]);
-  int64_t alignIds = std::min<int64_t>(16, host.getAlignment(op.getIds()));
-  int64_t width = columns % 4 == 0 ? 4 : 1;
-  int64_t vectors = columns / width;
-  /// Vectors of a lane; the accumulators of a warp's block of columns.
-  int64_t perLane = std::min<int64_t>(llvm::divideCeil(vectors, 32),
-                                      std::max<int64_t>(1, 32 / width));
-  int64_t columnBlocks = llvm::divideCeil(vectors, 32 * perLane);
-
-  auto emit = [&, idsStrides = idsStrides, updatesStrides = updatesStrides,
-               outStrides = outStrides](StringRef symbol) {
-    KernelBuilder b(host.getKernels(), op.getLoc(), symbol, 3, width);
-    Value ids = b.loadArgument(0), updates = b.loadArgument(1),
-          out = b.loadArgument(2);
-    Place place(b);
-    Value lane = b.rem(place.thread, 32);
-    Value row =
-        b.add(b.mul(place.blockX, kThreads / 32), b.div(place.thread, 32));
-    scf::IfOp isRow = b.branch(isLess(b, row, b.i64(rows)), false);
-    b.setInsertionPoint(isRow.thenBlock()->getTerminator());
-
-    SmallVector<Value> starts, valid, sums;
-    for (int64_t i = 0; i < perLane; ++i) {
-      Value vector =
-          b.add(b.mul(place.blockY, 32 * perLane), b.add(lane, b.i64(32 * i)));
-      valid.push_back(isLess(b, vector, b.i64(vectors)));
-      starts.push_back(b.mul(b.min(vector, b.i64(vectors - 1)), width));
-      sums.push_back(b.constant(b.laneType(element), 0));
-    }
-    scf::ForOp tiles = b.loop(b.i64(0), b.i64(count), 32 * kIds, sums);
-    Operation *yield = tiles.getBody()->getTerminator();
-    b.setInsertionPoint(yield);
-    Type i32 = b.getI32Type();
-    auto constant = [&](int32_t value) -> Value {
-      return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
-    };
-    // Bit i is set if the lane's i-th id names the row.
-    Value first = b.add(tiles.getInductionVar(), b.mul(lane, kIds));
-    Value code = constant(0);
-    SmallVector<Value> named = loadIds(b, ids, idsType, alignIds, first);
-    for (auto [i, id] : llvm::enumerate(named)) {
-      Value match = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, id, row);
-      if (count % (32 * kIds) != 0)
-        match = arith::AndIOp::create(
-            b, match, isLess(b, b.add(first, b.i64(i)), b.i64(count)));
-      code = arith::OrIOp::create(
-          b, code,
-          arith::SelectOp::create(b, match, constant(1 << i), constant(0)));
-    }
-    Value any =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, code, constant(0));
-    Value lanesLeft = NVVM::VoteSyncOp::create(b, i32, constant(-1), any,
-                                               NVVM::VoteSyncKind::ballot);
-    /// Runs `body` for each bit of `mask`, lowest first.
-    auto forBits = [&](Value mask, ValueRange inits, auto body) {
-      SmallVector<Value> all{mask};
-      llvm::append_range(all, inits);
-      auto loop = scf::WhileOp::create(
-          b, ValueRange(all).getTypes(), all,
-          [&](OpBuilder &nested, Location loc, ValueRange values) {
-            Value zero = arith::ConstantOp::create(nested, loc,
-                                                   nested.getI32IntegerAttr(0));
-            Value more = arith::CmpIOp::create(
-                nested, loc, arith::CmpIPredicate::ne, values[0], zero);
-            scf::ConditionOp::create(nested, loc, more, values);
-          },
-          [&](OpBuilder &nested, Location loc, ValueRange values) {
-            OpBuilder::InsertionGuard guard(b);
-            b.setInsertionPoint(nested.getInsertionBlock(),
-                                nested.getInsertionPoint());
-            Value bit = LLVM::CountTrailingZerosOp::create(b, i32, values[0],
-                                                           b.getBoolAttr(true));
-            SmallVector<Value> next{arith::AndIOp::create(
-                b, values[0],
-                arith::SubIOp::create(b, values[0], constant(1)))};
-            llvm::append_range(next, body(bit, values.drop_front()));
-            scf::YieldOp::create(b, next);
-          });
-      return llvm::to_vector_of<Value>(loop.getResults().drop_front());
-    };
-    SmallVector<Value> results = forBits(
-        lanesLeft, tiles.getRegionIterArgs(),
-        [&](Value owner, ValueRange values) {
-          Value bits = NVVM::ShflOp::create(b, i32, constant(-1), code, owner,
-                                            constant(31), NVVM::ShflKind::idx,
-                                            UnitAttr());
-          Value base = b.add(
-              tiles.getInductionVar(),
-              b.mul(arith::ExtUIOp::create(b, b.getI64Type(), owner), kIds));
-          return forBits(bits, values, [&](Value bit, ValueRange sums) {
-            Value which =
-                b.add(base, arith::ExtUIOp::create(b, b.getI64Type(), bit));
-            Value from =
-                b.advance(element, updates, b.mul(which, updatesStrides[0]));
-            SmallVector<Value> next;
-            for (int64_t i = 0; i < perLane; ++i) {
-              Value update = b.loadVector(
-                  element,
-                  b.advance(element, from, b.mul(starts[i], updatesStrides[1])),
-                  updatesStrides[1], {}, alignUpdates);
-              next.push_back(arith::AddFOp::create(b, sums[i], update));
-            }
-            return next;
-          });
-        });
-    yield->setOperands(results);
-    b.setInsertionPoint(isRow.thenBlock()->getTerminator());
-    Value to = b.advance(element, out, b.mul(row, outStrides[0]));
-    for (int64_t i = 0; i < perLane; ++i) {
-      scf::IfOp store = b.branch(valid[i], false);
-      b.atEnd(store.thenBlock(), [&] {
-        b.storeVector(element, tiles.getResult(i),
-                      b.advance(element, to, b.mul(starts[i], outStrides[1])),
-                      outStrides[1], {}, alignOut);
-      });
-    }
-    DeviceLaunch launch;
-    launch.grid = {int32_t(llvm::divideCeil(rows, kThreads / 32)),
-                   int32_t(columnBlocks), 1};
-    launch.block = {int32_t(kThreads), 1, 1};
-    launch.bytes =
-        getOperandBytes({op.getIds(), op.getUpdates(), op.getOuts()[0]});
-    launch.flops = count * columns;
-    return launch;
-  };
-  std::string key = getStructureKey(op) + " " + std::to_string(alignUpdates) +
-                    " " + std::to_string(alignOut) + " " +
-                    std::to_string(alignIds);
-  int32_t kernel = host.getKernel(key, "scatter_add", op, 3, emit);
-  OpBuilder builder(op);
-  host.launch(builder, op.getLoc(), kernel,
-              {op.getIds(), op.getUpdates(), op.getOuts()[0]});
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Cache update
-//===----------------------------------------------------------------------===//
 
 /// A thread copies one element after another.
 LogicalResult blurt::emitCacheUpdate(CacheUpdateOp op, CudaHost &host) {
@@ -518,16 +319,23 @@ LogicalResult blurt::emitAttentionGrad(AttentionGradOp op, CudaHost &host) {
     llvm::append_range(all, written);
     return all;
   };
-  // Five products by the usual count; each kernel computes the scores anew.
+  // Five products by the usual count; kernels of their own compute the scores
+  // anew.
   int64_t product = getProductFlops(shape);
   int64_t rowFlops =
       2 * shape.batch * shape.heads * shape.queries * shape.depth;
-  return failure(
-      failed(launch("attention_delta", std::nullopt,
+  if (failed(launch("attention_delta", std::nullopt,
                     {op.getO(), op.getDO(), delta}, rowFlops,
                     [&](StringRef symbol) {
                       return emitAttentionDelta(module, loc, symbol, shape);
-                    })) ||
+                    })))
+    return failure();
+  if (hasMergedGradients(shape))
+    return launch("attention_grad", AttentionKernel::GradQKV,
+                  with({dQ, dK, dV}), 5 * product, [&](StringRef symbol) {
+                    return emitAttentionGradQKV(module, loc, symbol, shape);
+                  });
+  return failure(
       failed(launch("attention_grad_q", AttentionKernel::GradQ, with({dQ}),
                     3 * product,
                     [&](StringRef symbol) {

@@ -385,9 +385,9 @@ func.func @m6_length(%a: tensor<4x8xf32>, %b: tensor<8x3xf32>, %bias: tensor<4xf
 
 // -----
 
-func.func @m6_element(%a: tensor<4x8xbf16>, %b: tensor<8x3xbf16>, %bias: tensor<3xbf16>) {
-  // expected-error @+1 {{bias has element type 'bf16', expected f32}}
-  %c = blurt.gemm %a, %b bias %bias : (tensor<4x8xbf16>, tensor<8x3xbf16>, tensor<3xbf16>) -> tensor<4x3xbf16>
+func.func @m6_element(%a: tensor<4x8xf64>, %b: tensor<8x3xf64>, %bias: tensor<3xf64>) {
+  // expected-error @+1 {{bias has element type 'f64', expected f32 or bf16}}
+  %c = blurt.gemm %a, %b bias %bias : (tensor<4x8xf64>, tensor<8x3xf64>, tensor<3xf64>) -> tensor<4x3xf64>
   return
 }
 

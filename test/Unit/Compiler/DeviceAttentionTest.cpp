@@ -276,4 +276,83 @@ TEST(DeviceAttention, AssemblesHopperKernels) {
   }
 }
 
+/// Shapes of depth `depth` whose gradients are one kernel, by name.
+std::vector<std::pair<std::string, AttentionShape>>
+makeMergedShapes(MLIRContext &context, int64_t depth) {
+  AttentionShape shape = makeShape(context, DeviceCompute::F32, depth);
+  shape.batch = 128;
+  std::vector<std::pair<std::string, AttentionShape>> shapes;
+  std::string prefix = "d" + std::to_string(depth);
+  auto add = [&](const char *name) {
+    shapes.push_back({prefix + name, shape});
+  };
+  add("_tails");
+  shape.queries = shape.keys = 256;
+  add("_diagonal");
+  shape.keyHeads = shape.heads;
+  add("_alone");
+  shape.causal = false;
+  shape.keys = 200;
+  add("_full");
+  shape.alignment = 4;
+  add("_unaligned");
+  return shapes;
+}
+
+TEST(DeviceAttention, MergesGradientsOfManyHeads) {
+  DeviceHarness harness;
+  AttentionShape shape = makeShape(harness.context(), DeviceCompute::F32, 64);
+  EXPECT_FALSE(hasMergedGradients(shape));
+  shape.batch = 127;
+  EXPECT_FALSE(hasMergedGradients(shape));
+  shape.batch = 128;
+  EXPECT_TRUE(hasMergedGradients(shape));
+  auto kernel = AttentionKernel::GradQKV;
+  EXPECT_TRUE(getHopperTiles(kernel, shape).has_value());
+  shape.alignment = 4;
+  EXPECT_FALSE(getHopperTiles(kernel, shape).has_value());
+  shape = makeShape(harness.context(), DeviceCompute::TF32, 64);
+  shape.batch = 128;
+  EXPECT_FALSE(hasMergedGradients(shape));
+}
+
+/// Emits and assembles the merged gradients for `chip`.
+void assembleMerged(StringRef chip) {
+  if (DeviceHarness::findAssembler().empty())
+    GTEST_SKIP() << "no ptxas";
+  bool hopper = chip == "sm_90a";
+  DeviceHarness harness;
+  gpu::GPUModuleOp module = harness.gpuModule();
+  Location loc = module.getLoc();
+  size_t count = 0;
+  for (int64_t depth : {16, 40, 64, 128})
+    for (const auto &[name, shape] :
+         makeMergedShapes(harness.context(), depth)) {
+      auto kernel = AttentionKernel::GradQKV;
+      std::optional<AttentionTiles> tiles = getHopperTiles(kernel, shape);
+      FailureOr<DeviceLaunch> launch =
+          hopper && tiles
+              ? emitAttentionOnHopper(kernel, module, loc, name, shape, *tiles)
+              : emitAttentionGradQKV(module, loc, name, shape);
+      ASSERT_TRUE(succeeded(launch)) << name;
+      EXPECT_LE(launch->sharedBytes,
+                hopper ? kMaxHopperSharedBytes : kMaxSharedBytes)
+          << name;
+      EXPECT_EQ(launch->grid[0], 1) << name;
+      EXPECT_EQ(launch->grid[1], shape.keyHeads) << name;
+      EXPECT_EQ(launch->grid[2], shape.batch) << name;
+      ++count;
+    }
+  EXPECT_TRUE(succeeded(verify(module)));
+  std::string ptx = harness.translate(chip);
+  ASSERT_FALSE(ptx.empty());
+  EXPECT_EQ(ptx.find(".local"), std::string::npos);
+  EXPECT_EQ(ptx.find("atom.global"), std::string::npos);
+  EXPECT_EQ(ptx.find("red.global"), std::string::npos);
+  expectNoSpills(ptx, chip, count);
+}
+
+TEST(DeviceAttention, AssemblesMergedForAmpere) { assembleMerged("sm_80"); }
+TEST(DeviceAttention, AssemblesMergedForHopper) { assembleMerged("sm_90a"); }
+
 } // namespace
