@@ -53,6 +53,9 @@ if has_cuda_device():
 if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
     config.available_features.add("bt-compile")
 
+if os.path.exists("/usr/share/datasets/fashion-mnist"):
+    config.available_features.add("fashion-mnist")
+
 
 def environment(name, feature, imports):
     """The Python of an environment that `tools/setup.sh --NAME` made; where it has

@@ -30,12 +30,16 @@ packages=(
   cmake ninja-build ccache g++ git
   # GEMM libraries of the CPU target
   libopenblas-pthread-dev
+  # compressed images
+  zlib1g-dev
   # flags, JSON and TOML of the runtime and tools
   nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
   # fuzzers
   libclang-rt-22-dev
   # tests; lit needs psutil for its time-outs, the numeric tests numpy
   libgtest-dev libgmock-dev python3 python3-psutil python3-numpy shellcheck
+  # the images of a test and of docs/results/cpu-fashion-mnist.md
+  dataset-fashion-mnist
   # the quickstart's text
   bible-kjv bible-kjv-text
 )

@@ -58,6 +58,7 @@ class Blu_Scalar<string cppGetter, string name>
       BuildableType<"::mlir::RankedTensorType::get({}, $_builder." # cppGetter # "())">;
 def Blu_F64Scalar : Blu_Scalar<"getF64Type", "f64">;
 def Blu_I64Scalar : Blu_Scalar<"getI64Type", "i64">;
+def Blu_BoolScalar : Blu_Scalar<"getI1Type", "i1">;
 def Blu_FloatScalar : 0DTensorOf<[F64, F32, BF16]>;
 
 //===----------------------------------------------------------------------===//

@@ -54,9 +54,12 @@ def Blu_AdamWOp : Blu_Op<"adamw", [Pure,
     p  = p' - lr/(1 - β1^t) · m / (√v/√(1 - β2^t) + eps)
     ```
     The factors that depend on scalars alone are computed in f64 and rounded once.
+    With `when`, where that is false, all three stay as they are, whatever the
+    gradient holds.
     Constraints:
     - C1: parameter, gradient and moments have one type.
-    - C2: hyperparameters are f64 scalars, the step an i64 scalar.
+    - C2: hyperparameters are f64 scalars, the step an i64 scalar, the condition an
+      i1 scalar.
     Gradient: not supported.
     Example: `%p1, %m1, %v1 = blu.adamw %p, %g, %m, %v step %t lr %lr betas %b1, %b2 eps %e weight_decay %wd decay : tensor<8x64xf32>`
   }];
@@ -65,13 +68,13 @@ def Blu_AdamWOp : Blu_Op<"adamw", [Pure,
                        Blu_I64Scalar:$step, Blu_F64Scalar:$lr,
                        Blu_F64Scalar:$beta1, Blu_F64Scalar:$beta2,
                        Blu_F64Scalar:$eps, Blu_F64Scalar:$weight_decay,
-                       UnitAttr:$decay);
+                       Optional<Blu_BoolScalar>:$apply, UnitAttr:$decay);
   let results = (outs Blu_FloatTensor:$new_param, Blu_FloatTensor:$new_m,
                       Blu_FloatTensor:$new_v);
   let assemblyFormat = [{
     $param `,` $grad `,` $m `,` $v `step` $step `lr` $lr `betas` $beta1 `,`
-    $beta2 `eps` $eps `weight_decay` $weight_decay (`decay` $decay^)? attr-dict
-    `:` type($param)
+    $beta2 `eps` $eps `weight_decay` $weight_decay (`decay` $decay^)?
+    (`when` $apply^)? attr-dict `:` type($param)
   }];
 }
 
@@ -85,21 +88,24 @@ def Blu_SgdOp : Blu_Op<"sgd", [Pure,
     p  = p - lr·m
     ```
     (Sutskever et al., ICML 2013, as PyTorch writes it, without dampening.) The
-    momentum starts at 0.
+    momentum starts at 0. With `when`, where that is false, both stay as they are,
+    whatever the gradient holds.
     Constraints:
     - C1: parameter, gradient and momentum have one type.
-    - C2: hyperparameters are f64 scalars.
+    - C2: hyperparameters are f64 scalars, the condition an i1 scalar.
     Gradient: not supported.
     Example: `%p1, %m1 = blu.sgd %p, %g, %m lr %lr momentum %mu weight_decay %wd : tensor<8x64xf32>`
   }];
   let arguments = (ins Blu_FloatTensor:$param, Blu_FloatTensor:$grad,
                        Blu_FloatTensor:$m, Blu_F64Scalar:$lr,
                        Blu_F64Scalar:$momentum,
-                       Blu_F64Scalar:$weight_decay, UnitAttr:$decay);
+                       Blu_F64Scalar:$weight_decay,
+                       Optional<Blu_BoolScalar>:$apply, UnitAttr:$decay);
   let results = (outs Blu_FloatTensor:$new_param, Blu_FloatTensor:$new_m);
   let assemblyFormat = [{
     $param `,` $grad `,` $m `lr` $lr `momentum` $momentum
-    `weight_decay` $weight_decay (`decay` $decay^)? attr-dict `:` type($param)
+    `weight_decay` $weight_decay (`decay` $decay^)? (`when` $apply^)? attr-dict
+    `:` type($param)
   }];
 }
 

@@ -7,7 +7,9 @@
 #include "blutrain/Autodiff/Passes.h"
 #include "blutrain/Autodiff/StepUtils.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace blutrain {
 #define GEN_PASS_DEF_ACCUMULATEGRADIENTSPASS
@@ -33,7 +35,77 @@ static void splitSeed(StepOp step, AccumulateOp accumulate) {
   });
 }
 
-static void accumulateGradients(StepOp step, int64_t count) {
+/// The results that are counts of a microbatch, by name; they cease to be
+/// results.
+static SmallVector<std::pair<std::string, Value>> takeCounts(StepOp step) {
+  SmallVector<std::pair<std::string, Value>> counts;
+  llvm::BitVector dropped(step.getResultTypes().size());
+  for (unsigned i = 0, e = dropped.size(); i < e; ++i) {
+    auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");
+    if (!info || info.getAs<StringAttr>("role").getValue() != "count")
+      continue;
+    dropped.set(i);
+    counts.emplace_back(info.getAs<StringAttr>("name").str(),
+                        step.getTerminator()->getOperand(i));
+  }
+  step.getTerminator()->eraseOperands(dropped);
+  (void)step.eraseResults(dropped);
+  return counts;
+}
+
+/// Adds up, before `accumulate` and over the same microbatches, what each has
+/// of the counts, and puts the sums in the place of the scalars of their names.
+static LogicalResult sumCounts(StepOp step, AccumulateOp accumulate,
+                               ArrayRef<std::pair<std::string, Value>> counts) {
+  if (counts.empty())
+    return success();
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.omitBlockArguments = true;
+  options.filter = [&](Operation *op) {
+    return op->getBlock() == accumulate.getBodyBlock();
+  };
+  SmallVector<Type> types;
+  for (const auto &[name, value] : counts) {
+    types.push_back(value.getType());
+    (void)getBackwardSlice(value, &slice, options);
+  }
+  OpBuilder b(accumulate);
+  auto sum =
+      AccumulateOp::create(b, accumulate.getLoc(), types, accumulate.getCount(),
+                           accumulate.getSlices());
+  Block *body = &sum.getBody().emplaceBlock();
+  IRMapping mapping;
+  for (BlockArgument argument : accumulate.getBodyBlock()->getArguments())
+    mapping.map(argument,
+                body->addArgument(argument.getType(), argument.getLoc()));
+  b.setInsertionPointToEnd(body);
+  for (Operation *op : slice)
+    b.clone(*op, mapping);
+  SmallVector<Value> terms;
+  for (const auto &[name, value] : counts)
+    terms.push_back(mapping.lookup(value));
+  YieldOp::create(b, sum.getLoc(), terms);
+  for (auto [i, count] : llvm::enumerate(counts)) {
+    auto scalar =
+        cast_or_null<BlockArgument>(findArgument(step, "scalar", count.first));
+    if (!scalar)
+      return step.emitOpError()
+             << "counts '" << count.first << "', but has no such scalar";
+    if (llvm::any_of(slice, [&](Operation *op) {
+          return llvm::is_contained(op->getOperands(), scalar);
+        }))
+      return step.emitOpError()
+             << "counts '" << count.first << "' from the sum of the counts";
+    scalar.replaceAllUsesWith(sum.getResult(i));
+    (void)step.eraseArgument(scalar.getArgNumber());
+  }
+  return success();
+}
+
+static LogicalResult accumulateGradients(StepOp step, int64_t count) {
+  auto counts = takeCounts(step);
   Block *body = step.getBodyBlock();
   Operation *terminator = step.getTerminator();
   SmallVector<Operation *> moved;
@@ -77,6 +149,7 @@ static void accumulateGradients(StepOp step, int64_t count) {
   YieldOp::create(b, step.getLoc(), terminator->getOperands());
   terminator->setOperands(accumulate.getResults());
   splitSeed(step, accumulate);
+  return sumCounts(step, accumulate, counts);
 }
 
 namespace {
@@ -93,7 +166,8 @@ struct AccumulateGradients
     if (microbatches == 1)
       return;
     for (StepOp step : findSteps(getOperation(), Program::Train)) {
-      accumulateGradients(step, microbatches);
+      if (failed(accumulateGradients(step, microbatches)))
+        return signalPassFailure();
       NamedAttrList entry(step->getAttrOfType<DictionaryAttr>("blurt.entry"));
       entry.set("microbatches",
                 Builder(&getContext()).getI64IntegerAttr(microbatches));

@@ -8,6 +8,10 @@
 #include "blutrain/Autodiff/StepUtils.h"
 
 #include "Blu/BluSupport.h"
+#include "llvm/Support/GlobPattern.h"
+
+#include <limits>
+#include <map>
 
 namespace blutrain {
 #define GEN_PASS_DEF_APPENDOPTIMIZERPASS
@@ -17,6 +21,46 @@ namespace blutrain {
 using namespace mlir;
 using namespace mlir::blu;
 using namespace blutrain;
+
+namespace {
+/// Parameters by name, and what their updates have of their own.
+struct ParamGroup {
+  llvm::GlobPattern pattern;
+  std::string text;
+  std::optional<double> rate, decay; ///< factors
+  bool isUsed = false;
+};
+} // namespace
+
+static FailureOr<ParamGroup>
+parseGroup(StringRef text, function_ref<InFlightDiagnostic()> emitError) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ':');
+  auto invalid = [&](const Twine &what) {
+    return emitError() << "group '" << text << "': " << what;
+  };
+  if (parts[0].empty() || parts.size() < 2)
+    return invalid("expected PATTERN:lr=FACTOR, PATTERN:decay=FACTOR or both");
+  auto pattern = llvm::GlobPattern::create(parts[0]);
+  if (!pattern)
+    return invalid(llvm::toString(pattern.takeError()));
+  ParamGroup group{std::move(*pattern), text.str(), {}, {}, false};
+  for (StringRef part : ArrayRef(parts).drop_front()) {
+    auto [key, value] = part.split('=');
+    double number;
+    if (key != "lr" && key != "decay")
+      return invalid("expected lr or decay, got '" + key + "'");
+    if (value.getAsDouble(number) ||
+        !(number >= 0 && number < std::numeric_limits<double>::infinity()))
+      return invalid("expected a factor of at least 0 for " + key + ", got '" +
+                     value + "'");
+    std::optional<double> &factor = key == "lr" ? group.rate : group.decay;
+    if (factor)
+      return invalid("repeats " + key);
+    factor = number;
+  }
+  return group;
+}
 
 namespace {
 struct AppendOptimizer
@@ -29,12 +73,46 @@ struct AppendOptimizer
           << "optimizer is '" << optimizer << "', expected adamw or sgd";
       return signalPassFailure();
     }
-    for (StepOp step : findSteps(getOperation(), Program::Train))
-      if (failed(appendTo(step)))
+    SmallVector<ParamGroup> paramGroups;
+    for (const std::string &text : groups) {
+      FailureOr<ParamGroup> group =
+          parseGroup(text, [&] { return getOperation().emitError(); });
+      if (failed(group))
         return signalPassFailure();
+      paramGroups.push_back(std::move(*group));
+    }
+    SmallVector<StepOp> steps = findSteps(getOperation(), Program::Train);
+    for (StepOp step : steps)
+      if (failed(appendTo(step, paramGroups)))
+        return signalPassFailure();
+    for (const ParamGroup &group : paramGroups)
+      if (!group.isUsed && !steps.empty()) {
+        getOperation().emitError()
+            << "group '" << group.text << "' matches no parameter";
+        return signalPassFailure();
+      }
   }
 
-  LogicalResult appendTo(StepOp step) {
+  /// What the last groups say that match the parameter's name or its name in
+  /// weight files.
+  static std::pair<double, double>
+  findFactors(DictionaryAttr info, MutableArrayRef<ParamGroup> groups) {
+    double rate = 1, decay = info.contains("decay") ? 1 : 0;
+    for (ParamGroup &group : groups) {
+      auto matches = [&](StringRef key) {
+        auto name = info.getAs<StringAttr>(key);
+        return name && group.pattern.match(name.getValue());
+      };
+      if (!matches("name") && !matches("export"))
+        continue;
+      group.isUsed = true;
+      rate = group.rate.value_or(rate);
+      decay = group.decay.value_or(decay);
+    }
+    return {rate, decay};
+  }
+
+  LogicalResult appendTo(StepOp step, MutableArrayRef<ParamGroup> groups) {
     struct Update {
       unsigned param;
       Value grad;
@@ -66,18 +144,30 @@ struct AppendOptimizer
         ClipScaleOp::create(b, loc, norm, getScalar(step, "clip", f64));
     Value lr = getScalar(step, "lr", f64);
     Value decay = getScalar(step, "weight_decay", f64);
+    std::map<double, Value> rates{{1.0, lr}},
+        decays{{0.0, decay}, {1.0, decay}};
+    auto scaled = [&](std::map<double, Value> &known, double factor) {
+      Value &value = known[factor];
+      if (!value)
+        value = gb.mul(known[1.0], gb.scalar(factor, known[1.0]));
+      return value;
+    };
+    Value apply = buildGuard(step, gb, norm);
     for (Update update : updates) {
       // Scaling by 1 changes nothing, so clipping has no branch.
       Value grad = gb.mul(update.grad, scale);
       auto info =
           step.getArgAttrOfType<DictionaryAttr>(update.param, "blu.tensor");
-      bool decays = info.contains("decay");
+      auto [rateFactor, decayFactor] = findFactors(info, groups);
+      Value itsRate = scaled(rates, rateFactor);
+      Value itsDecay = scaled(decays, decayFactor);
+      bool decaysAtAll = decayFactor != 0;
       Value param = step.getArgument(update.param);
       unsigned m = addMoment(step, update.param, "moment1");
       if (optimizer == "sgd") {
-        auto sgd =
-            SgdOp::create(b, loc, param, grad, step.getArgument(m), lr,
-                          getScalar(step, "momentum", f64), decay, decays);
+        auto sgd = SgdOp::create(b, loc, param, grad, step.getArgument(m),
+                                 itsRate, getScalar(step, "momentum", f64),
+                                 itsDecay, apply, decaysAtAll);
         addDonation(step, sgd.getNewParam(), update.param);
         addDonation(step, sgd.getNewM(), m);
         continue;
@@ -85,15 +175,35 @@ struct AppendOptimizer
       unsigned v = addMoment(step, update.param, "moment2");
       auto adamw = AdamWOp::create(
           b, loc, param, grad, step.getArgument(m), step.getArgument(v),
-          getScalar(step, "step", b.getI64Type()), lr,
+          getScalar(step, "step", b.getI64Type()), itsRate,
           getScalar(step, "beta1", f64), getScalar(step, "beta2", f64),
-          getScalar(step, "eps", f64), decay, decays);
+          getScalar(step, "eps", f64), itsDecay, apply, decaysAtAll);
       addDonation(step, adamw.getNewParam(), update.param);
       addDonation(step, adamw.getNewM(), m);
       addDonation(step, adamw.getNewV(), v);
     }
     addOutput(step, norm, "grad_norm");
+    addOutput(step, apply, "applied");
     return success();
+  }
+
+  /// Whether loss and norm are finite and below their limits. A NaN is below
+  /// nothing, and neither is an infinity below an infinite limit.
+  Value buildGuard(StepOp step, GradBuilder &gb, Value norm) {
+    Type f64 = Float64Type::get(step.getContext());
+    double infinity = std::numeric_limits<double>::infinity();
+    Value value = gb.cast(norm, f64), most = gb.scalar(infinity, value);
+    if (Value loss = findOutput(step, "loss")) {
+      loss = gb.cast(loss, f64);
+      Value above =
+          gb.compare(ComparePredicate::GT, loss, gb.scalar(-infinity, loss));
+      Value below =
+          gb.compare(ComparePredicate::LT, gb.select(above, loss, most),
+                     getScalar(step, "loss_limit", f64));
+      value = gb.select(below, value, most);
+    }
+    return gb.compare(ComparePredicate::LT, value,
+                      getScalar(step, "norm_limit", f64));
   }
 
   /// State beside parameter `param`, stacked as that is.

@@ -48,23 +48,28 @@ static std::optional<LossHead> matchHead(LinearOp linear) {
     return std::nullopt;
   LossHead head{linear, {}, {}, {}, {}, {}};
   Value targets;
+  IntegerAttr ignored;
   for (Operation *user : linear->getUsers()) {
     if (user->getBlock() != linear->getBlock())
       return std::nullopt;
     Value its;
+    IntegerAttr itsIgnored;
     if (auto loss = dyn_cast<CrossEntropyOp>(user)) {
       its = loss.getTargets();
+      itsIgnored = loss.getIgnoreIndexAttr();
       head.losses.push_back(loss);
     } else if (auto grad = dyn_cast<CrossEntropyGradOp>(user);
                grad && !head.grad) {
       its = grad.getTargets();
+      itsIgnored = grad.getIgnoreIndexAttr();
       head.grad = grad;
     } else {
       return std::nullopt;
     }
-    if (targets && targets != its)
+    if (targets && (targets != its || ignored != itsIgnored))
       return std::nullopt;
     targets = its;
+    ignored = itsIgnored;
   }
   if (head.losses.empty())
     return std::nullopt;
@@ -130,11 +135,21 @@ static Piece buildPiece(OpBuilder &b, LossHead &head, Value x, Value t,
   Value z = LinearOp::create(b, loc, x, linear.getWeight(), Value(),
                              linear.getWide());
   Piece piece;
+  // Where losses by row are there, sums are of these.
+  Value each;
+  for (CrossEntropyOp loss : head.losses)
+    if (!each && loss.getReduction() == LossReduction::None)
+      each = CrossEntropyOp::create(b, loss.getLoc(), z, t,
+                                    loss.getIgnoreIndex(), LossReduction::None);
   for (CrossEntropyOp loss : head.losses) {
-    bool perRow = loss.getReduction() == LossReduction::None;
-    piece.losses.push_back(CrossEntropyOp::create(
-        b, loss.getLoc(), z, t, loss.getIgnoreIndex(),
-        perRow ? LossReduction::None : LossReduction::Sum));
+    if (loss.getReduction() == LossReduction::None)
+      piece.losses.push_back(each);
+    else if (each)
+      piece.losses.push_back(GradBuilder(b, loss.getLoc())
+                                 .reduceSum(each, {0}, /*keepDims=*/false));
+    else
+      piece.losses.push_back(CrossEntropyOp::create(
+          b, loss.getLoc(), z, t, loss.getIgnoreIndex(), LossReduction::Sum));
   }
   if (!head.grad)
     return piece;

@@ -46,6 +46,8 @@ struct DifferentiateLoss
     OpBuilder b(step.getTerminator());
     GradBuilder gb(b, loss.getLoc());
     if (microbatches > 1) {
+      weighMeans(step);
+      loss = findOutput(step, "loss");
       // Sums over microbatches are then means.
       Value share = gb.mul(loss, gb.scalar(1.0 / double(microbatches), loss));
       for (OpOperand &use : step.getTerminator()->getOpOperands())
@@ -65,6 +67,38 @@ struct DifferentiateLoss
                 attrs.getNamedAttr("blu.tensor",
                                    likeParameter(step, param, "gradient")));
     return success();
+  }
+
+  /// Makes each mean over counted labels the microbatch's part of the mean over
+  /// those of all microbatches, times their number. The count of all is a
+  /// scalar, for which blu-accumulate-gradients puts a sum of the counts that
+  /// are results here.
+  void weighMeans(StepOp step) {
+    SmallVector<CrossEntropyOp> means;
+    for (auto op : step.getBodyBlock()->getOps<CrossEntropyOp>())
+      if (op.getReduction() == LossReduction::Mean)
+        means.push_back(op);
+    for (auto [i, op] : llvm::enumerate(means)) {
+      OpBuilder b(op);
+      GradBuilder gb(b, op.getLoc());
+      Value labels = op.getTargets();
+      Value ignored = gb.scalar(double(int64_t(op.getIgnoreIndex())), labels);
+      Value counted = gb.cast(gb.compare(ComparePredicate::NE, labels, ignored),
+                              op.getType().getElementType());
+      auto dims = llvm::to_vector(
+          llvm::seq<int64_t>(0, GradBuilder::type(labels).getRank()));
+      std::string name = "counted" + std::to_string(i);
+      Value total = getScalar(step, name, op.getType().getElementType());
+      Value sum =
+          CrossEntropyOp::create(b, op.getLoc(), op.getLogits(), labels,
+                                 op.getIgnoreIndex(), LossReduction::Sum);
+      Value share =
+          gb.mul(sum, gb.div(gb.scalar(double(microbatches), total), total));
+      addOutput(step, gb.reduceSum(counted, dims, /*keepDims=*/false), name,
+                "count");
+      op.replaceAllUsesWith(share);
+      op.erase();
+    }
   }
 };
 } // namespace

@@ -167,7 +167,13 @@ struct InstantiatePrograms
     if (failed(addProgram(model, Program::Train, {"loss"}, batch, seq)))
       return signalPassFailure();
     if (!trainOnly) {
-      if (failed(addProgram(model, Program::Eval, {"loss"}, batch, seq)))
+      // Logits of a classifier are few, those of a language model are not.
+      SmallVector<StringRef> results = {"loss", "token_loss"};
+      if (auto logits = model.findResult("logits"))
+        if (cast<RankedTensorType>(model.getResultTypes()[*logits]).getRank() ==
+            2)
+          results.push_back("logits");
+      if (failed(addProgram(model, Program::Eval, results, batch, seq)))
         return signalPassFailure();
       if (context && canGenerate(model)) {
         int64_t chunk = std::gcd(context, maxPrefillChunk);

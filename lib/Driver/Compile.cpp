@@ -208,6 +208,11 @@ void describeProgram(ModuleOp module, const CompileOptions &options) {
   }
   metadata.set("source", b.getStringAttr(llvm::sys::path::filename(
                              options.input == "-" ? "stdin" : options.input)));
+  if (options.stages.debugNonfinite)
+    metadata.set("debug_nonfinite", b.getStringAttr("1"));
+  if (!options.stages.paramGroups.empty())
+    metadata.set("param_groups",
+                 b.getStringAttr(llvm::join(options.stages.paramGroups, " ")));
   NamedAttrList program;
   program.set("name", b.getStringAttr(name));
   program.set("target", b.getStringAttr(options.stages.target));

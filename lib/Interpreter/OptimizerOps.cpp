@@ -31,6 +31,11 @@ static LogicalResult evaluateClipScale(blu::ClipScaleOp op, Evaluation &e) {
                                   !(clip > 0) || scale >= 1 ? 1.0 : scale));
 }
 
+/// Whether an update takes effect.
+template <typename OpTy> static bool applies(OpTy op, Evaluation &e) {
+  return !op.getApply() || e[op.getApply()].ints[0] != 0;
+}
+
 static LogicalResult evaluateAdamW(blu::AdamWOp op, Evaluation &e) {
   Tensor p = e[op.getParam()], m = e[op.getM()], v = e[op.getV()];
   const Tensor &g = e[op.getGrad()];
@@ -40,7 +45,7 @@ static LogicalResult evaluateAdamW(blu::AdamWOp op, Evaluation &e) {
   double decay = op.getDecay() ? e[op.getWeightDecay()].floats[0] : 0;
   double correction1 = 1 - std::pow(beta1, t);
   double correction2 = 1 - std::pow(beta2, t);
-  for (int64_t i = 0; i < p.size(); ++i) {
+  for (int64_t i = 0; applies(op, e) && i < p.size(); ++i) {
     double grad = g.floats[i];
     p.floats[i] *= 1 - lr * decay;
     m.floats[i] = beta1 * m.floats[i] + (1 - beta1) * grad;
@@ -60,7 +65,7 @@ static LogicalResult evaluateSgd(blu::SgdOp op, Evaluation &e) {
   double lr = e[op.getLr()].floats[0];
   double momentum = e[op.getMomentum()].floats[0];
   double decay = op.getDecay() ? e[op.getWeightDecay()].floats[0] : 0;
-  for (int64_t i = 0; i < p.size(); ++i) {
+  for (int64_t i = 0; applies(op, e) && i < p.size(); ++i) {
     double grad = g.floats[i] + decay * p.floats[i];
     m.floats[i] = momentum * m.floats[i] + grad;
     p.floats[i] -= lr * m.floats[i];

@@ -116,6 +116,8 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createAccumulateGradientsPass(accumulate));
   AppendOptimizerPassOptions optimizer;
   optimizer.optimizer = options.optimizer;
+  optimizer.groups.assign(options.paramGroups.begin(),
+                          options.paramGroups.end());
   pm.addPass(createAppendOptimizerPass(optimizer));
   // Folds reshapes of reshapes and drops what nothing uses. Not CSE: it would
   // undo rematerialisation.
@@ -128,6 +130,7 @@ static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
   PlanOptions plan;
   plan.memoryLimit = options.memoryLimit;
   plan.debugMemory = options.debugMemory;
+  plan.debugNonfinite = options.debugNonfinite;
   // Partial sums of reductions, and what the BLAS library asks for on Hopper.
   if (options.target == "cuda") {
     plan.workspaceBytes = 32 << 20;
@@ -223,6 +226,9 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   Option<std::string> optimizer{*this, "optimizer",
                                 llvm::cl::desc("adamw or sgd"),
                                 llvm::cl::init(defaults.optimizer)};
+  ListOption<std::string> paramGroups{
+      *this, "param-group",
+      llvm::cl::desc("factors of learning rate and weight decay by name")};
   Option<double> dropout{
       *this, "dropout",
       llvm::cl::desc("rate of every dropout; negative: as written"),
@@ -243,6 +249,10 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
       *this, "debug-memory",
       llvm::cl::desc("check every access against the memory plan"),
       llvm::cl::init(defaults.debugMemory)};
+  Option<bool> debugNonfinite{
+      *this, "debug-nonfinite",
+      llvm::cl::desc("let the runtime look for values that are not finite"),
+      llvm::cl::init(defaults.debugNonfinite)};
   Option<bool> vjp{*this, "vjp",
                    llvm::cl::desc("the vector-Jacobian product, for tests"),
                    llvm::cl::init(defaults.vjp)};
@@ -257,11 +267,13 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
     options.microbatches = accum;
     options.precision = precision;
     options.optimizer = optimizer;
+    options.paramGroups.assign(paramGroups.begin(), paramGroups.end());
     options.dropout = dropout;
     options.remat = remat;
     options.lossHeadBytes = lossHeadBytes;
     options.memoryLimit = memoryLimit;
     options.debugMemory = debugMemory;
+    options.debugNonfinite = debugNonfinite;
     options.vjp = vjp;
     return options;
   }

@@ -1,4 +1,4 @@
-//===- PlanDebug.cpp - calls that check lifetimes at run time -------------===//
+//===- PlanDebug.cpp - calls that check at run time -----------------------===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //
@@ -17,17 +17,19 @@ using namespace blutrain;
 using namespace mlir;
 
 func::FuncOp DebugEmitter::getCallee(Action action) {
-  StringRef name = action == Action::Define ? "blurt_debug_define"
-                   : action == Action::Use  ? "blurt_debug_use"
-                                            : "blurt_debug_retire";
+  StringRef name = action == Action::Define  ? "blurt_debug_define"
+                   : action == Action::Use   ? "blurt_debug_use"
+                   : action == Action::Check ? "blurt_debug_finite"
+                                             : "blurt_debug_retire";
   if (auto callee = module.lookupSymbol<func::FuncOp>(name))
     return callee;
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Type pointer = LLVM::LLVMPointerType::get(module.getContext());
-  auto callee = func::FuncOp::create(
-      builder, module.getLoc(), name,
-      builder.getFunctionType({pointer, pointer, builder.getI64Type(), pointer},
-                              {}));
+  SmallVector<Type> types = {pointer, pointer, builder.getI64Type(), pointer};
+  if (action == Action::Check)
+    types.push_back(builder.getI64Type());
+  auto callee = func::FuncOp::create(builder, module.getLoc(), name,
+                                     builder.getFunctionType(types, {}));
   callee.setPrivate();
   return callee;
 }
@@ -88,6 +90,9 @@ void DebugEmitter::emit(OpBuilder &builder, Location loc, Action action,
       builder, loc, LLVM::LLVMPointerType::get(builder.getContext()), integer);
   Value bytes = arith::ConstantIntOp::create(builder, loc, builder.getI64Type(),
                                              run * elementBytes);
-  func::CallOp::create(builder, loc, getCallee(action),
-                       ValueRange{context, pointer, bytes, text});
+  SmallVector<Value> arguments = {context, pointer, bytes, text};
+  if (action == Action::Check)
+    arguments.push_back(arith::ConstantIntOp::create(
+        builder, loc, builder.getI64Type(), elementBytes));
+  func::CallOp::create(builder, loc, getCallee(action), arguments);
 }

@@ -31,13 +31,13 @@ struct PlannedFunction {
   int64_t peakBytes = 0, lowerBound = 0;
 };
 
-/// Emits the calls of `debug-memory`.
+/// Emits the calls of `debug-memory` and `debug-nonfinite`.
 class DebugEmitter {
 public:
   DebugEmitter(mlir::ModuleOp module, mlir::Value context)
       : module(module), context(context) {}
 
-  enum class Action { Define, Use, Retire };
+  enum class Action { Define, Use, Retire, Check };
   /// Calls the runtime for each contiguous run of `memref`.
   void emit(mlir::OpBuilder &builder, mlir::Location loc, Action action,
             mlir::Value memref, llvm::StringRef what);
@@ -53,7 +53,7 @@ private:
 
 /// Replaces the function by its plan form; returns the number of copies. Sets
 /// `planned.func` to the new function.
-int64_t rewriteToPlan(PlannedFunction &planned, bool debugMemory);
+int64_t rewriteToPlan(PlannedFunction &planned, const PlanOptions &options);
 
 /// A readable name of a location.
 std::string getLocationString(mlir::Location loc);

@@ -32,6 +32,7 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
       : packing(options.packing), result(report) {
     memoryLimit = options.memoryLimit;
     debugMemory = options.debugMemory;
+    debugNonfinite = options.debugNonfinite;
     workspaceBytes = options.workspaceBytes;
     rowAlignment = options.rowPadding.alignment;
   }
@@ -40,6 +41,7 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
     PlanOptions options;
     options.memoryLimit = memoryLimit;
     options.debugMemory = debugMemory;
+    options.debugNonfinite = debugNonfinite;
     options.workspaceBytes = workspaceBytes;
     options.rowPadding.alignment = rowAlignment;
     options.packing = packing;

@@ -400,7 +400,7 @@ FailureOr<PlanReport> ProgramPlanner::run() {
   program.set("entries", builder.getArrayAttr(entries));
   module->setAttr("blurt.program", program.getDictionary(module.getContext()));
   for (PlannedFunction &planned : functions)
-    report.copies += rewriteToPlan(planned, options.debugMemory);
+    report.copies += rewriteToPlan(planned, options);
   setPlanHash();
   return std::move(report);
 }

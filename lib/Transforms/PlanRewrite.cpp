@@ -25,10 +25,11 @@ namespace {
 
 class PlanRewriter {
 public:
-  PlanRewriter(PlannedFunction &planned, bool debugMemory)
+  PlanRewriter(PlannedFunction &planned, const PlanOptions &options)
       : planned(planned), lifetimes(*planned.lifetimes),
         placement(*planned.placement), builder(planned.func),
-        debugMemory(debugMemory) {}
+        debugMemory(options.debugMemory),
+        debugNonfinite(options.debugNonfinite) {}
 
   int64_t run();
 
@@ -49,6 +50,9 @@ private:
   /// Copies `value` to `view` unless it lies there.
   void moveTo(Location loc, Value value, const ArenaView &view);
 
+  /// `what` has written `memref`.
+  void written(Location loc, Value memref, StringRef what,
+               bool mayBeInfinite = false);
   void use(Operation *op, ValueRange memrefs);
   void define(Operation *op, ValueRange memrefs);
   void defineArguments(func::FuncOp source);
@@ -59,7 +63,7 @@ private:
   const Lifetimes &lifetimes;
   const Placement &placement;
   OpBuilder builder;
-  bool debugMemory;
+  bool debugMemory, debugNonfinite;
   std::optional<DebugEmitter> debug;
   int64_t copies = 0;
 
@@ -323,8 +327,9 @@ int64_t PlanRewriter::run() {
   Block *entry = target.addEntryBlock();
   arena = entry->getArgument(1);
   planned.func = target;
-  if (debugMemory) {
+  if (debugMemory || debugNonfinite)
     debug.emplace(source->getParentOfType<ModuleOp>(), entry->getArgument(0));
+  if (debugMemory) {
     const Timeline &timeline = lifetimes.getTimeline();
     SmallVector<LoopOp> loops;
     source.walk([&](LoopOp loop) { loops.push_back(loop); });
@@ -366,8 +371,17 @@ static std::string describe(Operation *op) {
   return where.empty() ? what : what + " at " + where;
 }
 
+void PlanRewriter::written(Location loc, Value memref, StringRef what,
+                           bool mayBeInfinite) {
+  if (debugMemory)
+    debug->emit(builder, loc, DebugEmitter::Action::Define, memref, what);
+  if (debugNonfinite && !mayBeInfinite &&
+      isa<FloatType>(getElementTypeOrSelf(memref)))
+    debug->emit(builder, loc, DebugEmitter::Action::Check, memref, what);
+}
+
 void PlanRewriter::use(Operation *op, ValueRange memrefs) {
-  if (!debug)
+  if (!debugMemory)
     return;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(op);
@@ -380,8 +394,7 @@ void PlanRewriter::define(Operation *op, ValueRange memrefs) {
   if (!debug)
     return;
   for (Value memref : memrefs)
-    debug->emit(builder, op->getLoc(), DebugEmitter::Action::Define, memref,
-                describe(op));
+    written(op->getLoc(), memref, describe(op));
 }
 
 void PlanRewriter::defineArguments(func::FuncOp source) {
@@ -389,14 +402,15 @@ void PlanRewriter::defineArguments(func::FuncOp source) {
     return;
   for (BlockArgument argument : source.getArguments()) {
     const Content &content = lifetimes[lifetimes.getContent(argument)];
-    debug->emit(builder, source.getLoc(), DebugEmitter::Action::Define,
-                getSlot(source.getLoc(), argument),
-                describeContent(source, content).first);
+    auto [name, category] = describeContent(source, content);
+    // A scalar may be infinite on purpose: there are limits among them.
+    written(source.getLoc(), getSlot(source.getLoc(), argument), name,
+            /*mayBeInfinite=*/category == "scalar");
   }
 }
 
 void PlanRewriter::retire(Location loc, int64_t time) {
-  if (!debug)
+  if (!debugMemory)
     return;
   auto found = retiring.find(time);
   if (found == retiring.end())
@@ -411,6 +425,7 @@ void PlanRewriter::retire(Location loc, int64_t time) {
   }
 }
 
-int64_t blutrain::rewriteToPlan(PlannedFunction &planned, bool debugMemory) {
-  return PlanRewriter(planned, debugMemory).run();
+int64_t blutrain::rewriteToPlan(PlannedFunction &planned,
+                                const PlanOptions &options) {
+  return PlanRewriter(planned, options).run();
 }

@@ -82,3 +82,19 @@ blu.model @lm(%tokens: tensor<?x?xi32> {blu.name = "tokens"}, %targets: tensor<?
   %l = blu.cross_entropy %u, %targets ignore_index = -100 reduction(mean) : (tensor<?x?x32xf32>, tensor<?x?xi32>) -> tensor<f32>
   blu.return %l, %u : tensor<f32>, tensor<?x?x32xf32>
 }
+
+// -----
+
+// Evaluation keeps losses by token, and the logits of a classifier, which are few.
+// CHECK-LABEL: blu.model @train
+// CHECK-SAME: -> (tensor<f32> {blu.name = "loss"})
+// CHECK-LABEL: blu.model @eval
+// CHECK-SAME: -> (tensor<f32> {blu.name = "loss"}, tensor<2xf32> {blu.name = "token_loss"}, tensor<2x3xf32> {blu.name = "logits"})
+blu.model @classifier(%x: tensor<?x4xf32> {blu.name = "x"}, %t: tensor<?xi32> {blu.name = "label"})
+    -> (tensor<f32> {blu.name = "loss"}, tensor<?xf32> {blu.name = "token_loss"}, tensor<?x3xf32> {blu.name = "logits"}) {
+  %w = blu.param "w" init(#blu.zeros) : tensor<3x4xf32>
+  %y = blu.linear %x, %w : (tensor<?x4xf32>, tensor<3x4xf32>) -> tensor<?x3xf32>
+  %e = blu.cross_entropy %y, %t ignore_index = -100 reduction(none) : (tensor<?x3xf32>, tensor<?xi32>) -> tensor<?xf32>
+  %l = blu.cross_entropy %y, %t ignore_index = -100 reduction(mean) : (tensor<?x3xf32>, tensor<?xi32>) -> tensor<f32>
+  blu.return %l, %e, %y : tensor<f32>, tensor<?xf32>, tensor<?x3xf32>
+}

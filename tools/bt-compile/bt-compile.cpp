@@ -105,6 +105,12 @@ int main(int argc, char **argv) {
   auto precision =
       flag("precision", "fp64, fp32, tf32 or bf16", stages.precision, "POLICY");
   auto optimizer = flag("optimizer", "adamw or sgd", stages.optimizer, "NAME");
+  cl::list<std::string> paramGroups(
+      "param-group",
+      cl::desc(
+          "multiply learning rate and weight decay of the parameters whose "
+          "name matches a glob pattern, PATTERN:lr=FACTOR:decay=FACTOR"),
+      cl::value_desc("GROUP"), cl::cat(category));
   auto dropout = flag("dropout", "rate of every dropout of the model",
                       stages.dropout, "P");
   auto remat = flag("remat",
@@ -140,6 +146,11 @@ int main(int argc, char **argv) {
   auto debugMemory =
       flag("debug-memory", "check every access against the memory plan",
            stages.debugMemory, "");
+  auto debugNonfinite =
+      flag("debug-nonfinite",
+           "let train --debug-nonfinite find the operation that made a value "
+           "that is not finite",
+           stages.debugNonfinite, "");
   auto saveTemps = flag("save-temps", "keep FILE.ll, FILE.s and FILE.ARCH.ptx",
                         options.saveTemps, "");
 
@@ -150,6 +161,7 @@ int main(int argc, char **argv) {
   options.commandLine = commandLine(argc, argv);
   if (archs.getNumOccurrences())
     stages.archs.assign(archs.begin(), archs.end());
+  stages.paramGroups.assign(paramGroups.begin(), paramGroups.end());
   if (options.saveTemps)
     stages.ptxFile = options.output;
   auto complain = [](const llvm::Twine &message) {

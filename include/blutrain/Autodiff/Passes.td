@@ -14,8 +14,9 @@ def InstantiateProgramsPass : Pass<"blu-instantiate-programs", "::mlir::ModuleOp
   let description = [{
     Replaces the module's only `blu.model` by a copy for each program it can be run
     as, with the results that program needs and every unknown dim replaced: dim 0
-    of an argument by the batch, dim 1 by the sequence length. `train` and `eval`
-    keep `loss`. `prefill` (a chunk of the prompt) and `decode` (one token) keep
+    of an argument by the batch, dim 1 by the sequence length. `train` keeps
+    `loss`; `eval` keeps `loss`, `token_loss` and, if their rank is 2, `logits`.
+    `prefill` (a chunk of the prompt) and `decode` (one token) keep
     `logits` and run on one sequence; a model has them if it has an argument
     `tokens`, a result `logits` and the attribute `blu.context`, and all its
     attention is causal, within at most one stack, without uses of its lse. Only
@@ -167,7 +168,11 @@ def DifferentiateLossPass : Pass<"blu-differentiate", "::mlir::ModuleOp"> {
   let description = [{
     Adds to the train step one result of role `gradient` for each parameter: the
     derivative of the result `loss`. With microbatches the loss and its gradient
-    are divided by their number, so that they add up to the mean.
+    are divided by their number, so that they add up to the mean. A mean over
+    counted labels is one over those of all microbatches: `blu.cross_entropy` with
+    `reduction(mean)` becomes a sum, divided by the scalar `countedN` and multiplied
+    by the number of microbatches; the microbatch's own count becomes a result of
+    role `count` and that name.
 
     ```mlir
     blu.step @train program(train) (%w: …) -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}})
@@ -211,7 +216,9 @@ def AccumulateGradientsPass : Pass<"blu-accumulate-gradients", "::mlir::ModuleOp
   let summary = "the step over several microbatches";
   let description = [{
     Moves the body of the train step into a `blu.accumulate` over `microbatches`;
-    inputs get a new dim 0 of that extent.
+    inputs get a new dim 0 of that extent. What results of role `count` are computed
+    from is done in a `blu.accumulate` before that one, as well; its sums take the
+    place of the scalars of their names.
 
     ```mlir
     %g = … %x …
@@ -232,18 +239,31 @@ def AppendOptimizerPass : Pass<"blu-append-optimizer", "::mlir::ModuleOp"> {
     becomes the output `grad_norm`. Gradients stay outputs, as they are before
     clipping.
 
+    Each of `groups` is `PATTERN:lr=FACTOR:decay=FACTOR`, one factor or both: the
+    learning rate and the weight decay of the parameters whose name, in the model or
+    in weight files, matches the glob pattern are multiplied by them; `decay=1` lets
+    decay what by itself does not. Later groups win over earlier ones.
+
+    The updates are guarded: where the loss or the norm is not finite, or not below
+    the scalars `loss_limit` and `norm_limit`, state stays as it is, and the output
+    `applied` is false.
+
     ```mlir
     blu.return %loss, %g : …
     // becomes
     %n = blu.global_norm %g : (tensor<4xf32>) -> tensor<f32>
     %s = blu.clip_scale %n, %clip : (tensor<f32>, tensor<f64>) -> tensor<f32>
     %c = blu.mul %g, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-    %w1, %m1, %v1 = blu.adamw %w, %c, %m, %v step %t lr %lr betas %b1, %b2 eps %e weight_decay %wd : tensor<4xf32>
-    blu.return %loss, %g, %w1, %m1, %v1, %n : …
+    %ok = … %loss … %n … %loss_limit … %norm_limit … : tensor<i1>
+    %w1, %m1, %v1 = blu.adamw %w, %c, %m, %v step %t lr %lr betas %b1, %b2 eps %e weight_decay %wd when %ok : tensor<4xf32>
+    blu.return %loss, %g, %w1, %m1, %v1, %n, %ok : …
     ```
   }];
   let options = [Option<"optimizer", "optimizer", "std::string",
-                        /*default=*/"\"adamw\"", "adamw or sgd">];
+                        /*default=*/"\"adamw\"", "adamw or sgd">,
+                 ListOption<"groups", "groups", "std::string",
+                            "factors of learning rate and weight decay by "
+                            "parameter name">];
   let dependentDialects = ["::mlir::blu::BluDialect"];
 }
 

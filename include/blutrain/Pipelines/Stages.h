@@ -39,6 +39,8 @@ struct StageOptions {
   std::string ptxFile;     ///< prefix of files for the PTX, if any
   std::string precision = "fp32";
   std::string optimizer = "adamw";
+  /// As blu-append-optimizer takes them.
+  std::vector<std::string> paramGroups;
   double dropout = -1; ///< negative: as written
   /// What the backward pass computes again: `none` (views only), `cheap` (norms
   /// and activations), `full` (whole stack iterations).
@@ -48,6 +50,7 @@ struct StageOptions {
   int64_t memoryLimit = 0; ///< bytes, 0: none
   bool vjp = false;        ///< compile the vector-Jacobian product
   bool debugMemory = false;
+  bool debugNonfinite = false;
 };
 
 struct PlanReport;

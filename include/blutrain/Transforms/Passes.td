@@ -51,6 +51,9 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
            "Refuse a plan whose peak is above this many bytes (0: no limit)">,
     Option<"debugMemory", "debug-memory", "bool", /*default=*/"false",
            "Check every operand against its live interval at run time">,
+    Option<"debugNonfinite", "debug-nonfinite", "bool", /*default=*/"false",
+           "Let the runtime look for values that are not finite in every "
+           "result">,
     Option<"workspaceBytes", "workspace", "int64_t", /*default=*/"0",
            "Keep at least this many bytes between state and scratch for partial "
            "results">,

@@ -33,6 +33,8 @@ struct PlanOptions {
   RowPadding rowPadding;
   /// Emit calls of blurt_debug_define, _use and _retire.
   bool debugMemory = false;
+  /// Emit calls of blurt_debug_finite.
+  bool debugNonfinite = false;
   PackingOptions packing;
 };
 

@@ -58,10 +58,11 @@ static LoweringResult lowerClipScale(blu::ClipScaleOp op, Lowering &l) {
           .getResult(0)};
 }
 
-/// A group over all elements of `tensors`, with scalar operands besides.
+/// A group over all elements of `tensors`, with scalar operands besides. The
+/// results are new values of all tensors but the second, the gradient, and take
+/// effect where `apply` is true or null.
 static LoweringResult update(Lowering &l, StringRef kernel, ValueRange tensors,
-                             ValueRange scalars, unsigned numResults,
-                             BodyFn body) {
+                             ValueRange scalars, Value apply, BodyFn body) {
   RankedTensorType type = tensorType(tensors[0]);
   SmallVector<int64_t> all =
       llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
@@ -70,48 +71,58 @@ static LoweringResult update(Lowering &l, StringRef kernel, ValueRange tensors,
     group.input(tensor, all);
   for (Value scalar : scalars)
     group.input(scalar, {});
-  for (unsigned i = 0; i < numResults; ++i)
+  if (apply)
+    group.input(apply, {});
+  for (unsigned i = 1; i < tensors.size(); ++i)
     group.output(type.getElementType(), all);
-  blurt::GroupOp result = group.build(body);
+  blurt::GroupOp result =
+      group.build([&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
+        SmallVector<Value> values = body(b, in);
+        if (apply)
+          for (auto [i, value] : llvm::enumerate(values))
+            value = b.select(in.back(), value, in[i == 0 ? 0 : i + 1]);
+        return values;
+      });
   return llvm::to_vector_of<Value>(result.getResults());
 }
 
 static LoweringResult lowerAdamW(blu::AdamWOp op, Lowering &l) {
   Type f64 = l.builder.getF64Type();
-  return update(l, "adamw", {op.getParam(), op.getGrad(), op.getM(), op.getV()},
-                {op.getStep(), op.getLr(), op.getBeta1(), op.getBeta2(),
-                 op.getEps(), op.getWeightDecay()},
-                3, [&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
-                  Value p = in[0], g = in[1], m = in[2], v = in[3];
-                  Value lr = in[5], beta1 = in[6], beta2 = in[7];
-                  // What depends on scalars alone is computed in f64 and
-                  // rounded once.
-                  auto rounded = [&](Value value) {
-                    return b.cast(value, f64, p.getType());
-                  };
-                  Value one = b.constant(f64, 1);
-                  Value step = b.cast(in[4], l.builder.getI64Type(), f64);
-                  Value rate =
-                      rounded(b.div(lr, b.sub(one, b.pow(beta1, step))));
-                  Value rootOfCorrection =
-                      rounded(b.sqrt(b.sub(one, b.pow(beta2, step))));
-                  if (op.getDecay())
-                    p = b.mul(p, rounded(b.sub(one, b.mul(lr, in[9]))));
-                  m = b.add(b.mul(rounded(beta1), m),
-                            b.mul(rounded(b.sub(one, beta1)), g));
-                  v = b.add(b.mul(rounded(beta2), v),
-                            b.mul(b.mul(rounded(b.sub(one, beta2)), g), g));
-                  Value denominator =
-                      b.add(b.div(b.sqrt(v), rootOfCorrection), rounded(in[8]));
-                  p = b.sub(p, b.div(b.mul(rate, m), denominator));
-                  return {p, m, v};
-                });
+  return update(
+      l, "adamw", {op.getParam(), op.getGrad(), op.getM(), op.getV()},
+      {op.getStep(), op.getLr(), op.getBeta1(), op.getBeta2(), op.getEps(),
+       op.getWeightDecay()},
+      op.getApply(), [&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
+        Value p = in[0], g = in[1], m = in[2], v = in[3];
+        Value lr = in[5], beta1 = in[6], beta2 = in[7];
+        // What depends on scalars alone is computed in f64 and
+        // rounded once.
+        auto rounded = [&](Value value) {
+          return b.cast(value, f64, p.getType());
+        };
+        Value one = b.constant(f64, 1);
+        Value step = b.cast(in[4], l.builder.getI64Type(), f64);
+        Value rate = rounded(b.div(lr, b.sub(one, b.pow(beta1, step))));
+        Value rootOfCorrection =
+            rounded(b.sqrt(b.sub(one, b.pow(beta2, step))));
+        if (op.getDecay())
+          p = b.mul(p, rounded(b.sub(one, b.mul(lr, in[9]))));
+        m = b.add(b.mul(rounded(beta1), m),
+                  b.mul(rounded(b.sub(one, beta1)), g));
+        v = b.add(b.mul(rounded(beta2), v),
+                  b.mul(b.mul(rounded(b.sub(one, beta2)), g), g));
+        Value denominator =
+            b.add(b.div(b.sqrt(v), rootOfCorrection), rounded(in[8]));
+        p = b.sub(p, b.div(b.mul(rate, m), denominator));
+        return {p, m, v};
+      });
 }
 
 static LoweringResult lowerSgd(blu::SgdOp op, Lowering &l) {
   Type f64 = l.builder.getF64Type();
   return update(l, "sgd", {op.getParam(), op.getGrad(), op.getM()},
-                {op.getLr(), op.getMomentum(), op.getWeightDecay()}, 2,
+                {op.getLr(), op.getMomentum(), op.getWeightDecay()},
+                op.getApply(),
                 [&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
                   Value p = in[0], g = in[1], m = in[2];
                   auto rounded = [&](Value value) {

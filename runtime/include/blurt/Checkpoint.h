@@ -27,6 +27,12 @@
 
 namespace blurt {
 
+/// What a step gave.
+struct StepNumbers {
+  int64_t step;
+  double loss, norm;
+};
+
 /// What a checkpoint holds beside tensors.
 struct CheckpointState {
   int64_t step = 0;        ///< steps done, so also the number of the next one
@@ -37,6 +43,8 @@ struct CheckpointState {
   bool shuffle = false;
   int64_t seed = 0;     ///< with `step` all of the random state
   std::string tuneHash; ///< of the file of the command tune, or nothing
+  /// Of the last steps, where outliers are looked for.
+  std::vector<StepNumbers> history;
   /// The command line, for the reader.
   std::vector<std::pair<std::string, std::string>> flags;
 };

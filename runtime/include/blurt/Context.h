@@ -23,6 +23,7 @@
 namespace blurt {
 
 class CudaCode;
+class FiniteCheck;
 
 class Context {
 public:
@@ -45,6 +46,9 @@ public:
   void setShadowMaker(std::function<std::unique_ptr<ShadowMemory>()> maker) {
     makeShadow = std::move(maker);
   }
+
+  /// What looks through the results of the operations that run, or null.
+  FiniteCheck *finiteCheck = nullptr;
 
 private:
   ThreadPool threadPool;

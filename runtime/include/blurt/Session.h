@@ -96,6 +96,9 @@ public:
 
   /// Calls `entry` and returns when it is done.
   void run(const blurt_entry &entry) { finish(queue(entry)); }
+  /// Calls `entry` and says which operation was the first to write a value that
+  /// is not finite, or nothing if none was. The program was compiled for it.
+  std::string findNonfinite(const blurt_entry &entry);
   /// Elements of an output of the last call, widened to double.
   std::vector<double> readElements(const blurt_tensor &tensor, int64_t first,
                                    int64_t count);

@@ -203,10 +203,14 @@ typedef struct blurt_device_code {
  *                     `microbatches` K > 1 every input has a leading dim of K.
  * Well-known scalars: `lr`, `beta1`, `beta2`, `eps`, `weight_decay`,
  *                     `momentum`, `clip` (f64; clip 0 disables clipping),
+ *                     `loss_limit`, `norm_limit` (f64; at or above them, as
+ *                     where a number is not finite, `train` leaves state as it
+ *                     is),
  *                     `step` (i64, from 1), `seed` (i64), `position` (i64,
  *                     tokens already in the cache). An entry lists those it
  *                     reads; the others need not be set.
- * Well-known outputs: `loss`, `grad_norm`, `logits`, `token_loss`.
+ * Well-known outputs: `loss`, `grad_norm`, `applied` (i1: whether `train`
+ *                     changed state), `logits`, `token_loss`.
  */
 typedef struct blurt_entry {
   const char *name;
@@ -322,6 +326,14 @@ void blurt_debug_define(void *ctx, const void *ptr, uint64_t bytes,
 void blurt_debug_use(void *ctx, const void *ptr, uint64_t bytes,
                      const char *what);
 void blurt_debug_retire(void *ctx, void *ptr, uint64_t bytes, const char *what);
+
+/* Builds for `train --debug-nonfinite` call this behind every operation, with
+ * each of its results that are floats of `width` bytes (f64, f32, bf16), and
+ * before the first one with the entry's arguments. It does nothing unless a
+ * step is being looked through.
+ */
+void blurt_debug_finite(void *ctx, const void *ptr, uint64_t bytes,
+                        const char *what, int64_t width);
 
 #ifdef __cplusplus
 }

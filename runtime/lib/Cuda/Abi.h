@@ -116,9 +116,11 @@ enum PreferenceAttribute : int {
   PreferAlignD = 8
 };
 
-/// Sums of a split K kept in the compute type and added in order; without
+/// Sums of a split K, added in order: in the workspace, in the compute type, or
+/// in the output itself, in its type, one part after the other. Without
 /// splitting always allowed.
 constexpr uint32_t kReductionsInComputeType = 2;
+constexpr uint32_t kReductionsInPlace = 1;
 
 // Name in the table, name in the library, parameters.
 #define BLURT_CUDA_DRIVER(F)                                                   \

@@ -216,7 +216,11 @@ void CudaProducts::build(int32_t index) {
          static_cast<const void *>(&value), sizeof(value));
   };
   prefer(cuda::PreferWorkspaceBytes, workspaceBytes);
-  prefer(cuda::PreferReductions, cuda::kReductionsInComputeType);
+  // In FP32 in any case.
+  prefer(cuda::PreferReductions,
+         g.dtype_c == BLURT_F32
+             ? cuda::kReductionsInComputeType | cuda::kReductionsInPlace
+             : cuda::kReductionsInComputeType);
   prefer(cuda::PreferAlignA, uint32_t(g.align_b));
   prefer(cuda::PreferAlignB, uint32_t(g.align_a));
   prefer(cuda::PreferAlignC, uint32_t(g.align_c));

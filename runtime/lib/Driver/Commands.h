@@ -12,11 +12,13 @@
 #ifndef BLURT_LIB_DRIVER_COMMANDS_H
 #define BLURT_LIB_DRIVER_COMMANDS_H
 
+#include "Batches.h"
 #include "blurt/Schedule.h"
 #include "blurt/Session.h"
-#include "blurt/TokenShards.h"
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,7 +36,8 @@ struct CommonOptions {
 };
 
 struct TrainOptions : CommonOptions {
-  std::string data, val, init, initFrom, metrics, save, dumpGrads, profile;
+  std::string data, labels, val, valLabels, init, initFrom, metrics, save,
+      dumpGrads, profile;
   std::string checkpointDir;
   int64_t steps = 0, valEvery = 0, valBatches = 0;
   int64_t checkpointEvery = 0; ///< 0: at the end and when stopped
@@ -44,6 +47,9 @@ struct TrainOptions : CommonOptions {
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double momentum = 0, clip = 1.0;
   double peakTflops = 0; ///< 0: by the device's name
+  bool skipNonfinite = false, debugNonfinite = false;
+  double outlierZ = 0; ///< 0: no step is an outlier
+  int64_t outlierWindow = 128;
   int64_t seed = 1;
   bool seedGiven = false;
   bool shuffle = false, kernelTimes = false;
@@ -53,7 +59,7 @@ struct TrainOptions : CommonOptions {
 };
 
 struct EvalOptions : CommonOptions {
-  std::string data, weights, metrics;
+  std::string data, labels, hellaswag, weights, metrics;
   int64_t batches = 0;
 };
 
@@ -82,53 +88,56 @@ struct CallOptions : CommonOptions {
 
 void runTrain(const blurt_program &program, const TrainOptions &options);
 void runEval(const blurt_program &program, const EvalOptions &options);
+void runHellaSwag(const blurt_program &program, const EvalOptions &options);
 void runGenerate(const blurt_program &program, const GenerateOptions &options);
 void runInfo(const blurt_program &program, const InfoOptions &options);
 void runCall(const blurt_program &program, const CallOptions &options);
 void runTune(const blurt_program &program, const TuneOptions &options);
 
+/// Writes the line of JSON of a result where --metrics asks for it, and then to
+/// standard output too.
+void writeResult(const EvalOptions &options, const std::string &line);
+
 /// In a debug build, says on stderr what its memory check saw.
 void reportMemoryCheck(Session &session);
-
-/// The token inputs of an entry that trains or evaluates a language model.
-struct TokenInputs {
-  const blurt_tensor *tokens, *targets;
-  int64_t rows;   ///< sequences a call: batch times microbatches
-  int64_t length; ///< tokens a sequence
-};
-
-/// Throws Error if the entry's inputs are not `tokens` and `targets`.
-TokenInputs requireTokenInputs(const blurt_program &program,
-                               const blurt_entry &entry,
-                               std::string_view command);
 
 /// The output `name` of `entry`, one number. Throws Error if it is not there.
 const blurt_tensor &requireNumber(const blurt_entry &entry,
                                   std::string_view name);
 
+/// What data says of the weights.
+struct Evaluation {
+  double loss;
+  std::optional<double> accuracy; ///< of a classifier
+};
+
 /// The mean loss of `batches` batches from the start of the data, 0 meaning all
-/// whole batches of one pass.
+/// whole batches of one pass; of a classifier also the share of images whose
+/// label has the largest logit, 0 batches meaning all images.
 class Evaluator {
 public:
-  Evaluator(Session &session, const blurt_entry &entry, const std::string &flag,
-            const std::string &pattern, int64_t batches,
+  Evaluator(Session &session, const blurt_entry &entry,
+            const DataOptions &options, int64_t batches,
             std::string_view command);
 
   /// Throws Error (run-time failure) if the loss is not finite.
-  double meanLoss();
+  Evaluation evaluate();
   uint64_t batchCount() const { return batches; }
-  uint64_t tokenCount() const;
-  /// Tokens at the end that fill no whole batch.
-  uint64_t skippedTokens() const { return skipped; }
+  uint64_t unitCount() const { return batches * uint64_t(data->units()); }
+  const char *unitName() const { return data->unitName(); }
+  /// Tokens or images at the end that fill no whole batch.
+  uint64_t skipped() const { return left; }
 
 private:
+  /// Images of the last call, up to `count`, that are what their labels say.
+  uint64_t countCorrect(uint64_t window, uint64_t count);
+
   Session &session;
   const blurt_entry &entry;
-  TokenInputs inputs;
   const blurt_tensor &loss;
-  TokenStream stream;
-  BatchReader reader;
-  uint64_t batches, skipped = 0;
+  std::unique_ptr<Batches> data;
+  const blurt_tensor *logits = nullptr; ///< of a classifier
+  uint64_t batches, left = 0;
 };
 
 } // namespace blurt

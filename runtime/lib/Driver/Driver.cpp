@@ -45,6 +45,18 @@ void checkNamed(const CLI::App &command,
       throw badInput(std::string(flag) + ": expected the name of a file");
 }
 
+CLI::Option *addData(CLI::App &command, const char *flag, std::string &files) {
+  return command.add_option(flag, files,
+                            "token shards, a glob pattern in quotes; for "
+                            "classifiers an IDX file of images");
+}
+
+CLI::Option *addLabels(CLI::App &command, const char *flag, std::string &file) {
+  return command.add_option(flag, file,
+                            "IDX file of the images' labels (default: their "
+                            "name with images-idx3 replaced by labels-idx1)");
+}
+
 /// The options that choose where a program for CUDA runs.
 void addDevice(CLI::App &command, CommonOptions &options,
                const blurt_program &program) {
@@ -144,14 +156,44 @@ void defineCheckpoints(CLI::App &command, TrainOptions &o) {
       ->needs(resume);
 }
 
+void defineGuard(CLI::App &command, TrainOptions &o) {
+  command
+      .add_option_function<std::string>(
+          "--on-nonfinite",
+          [&o](const std::string &action) {
+            if (action != "skip" && action != "stop")
+              throw badInput("--on-nonfinite: expected skip or stop, got '" +
+                             action + "'");
+            o.skipNonfinite = action == "skip";
+          },
+          "what to do with a step whose loss or gradient norm is not finite, "
+          "or an outlier: leave weights and moments as they are and go on, or "
+          "stop the run (default: stop)")
+      ->option_text("skip|stop");
+  command.add_flag("--debug-nonfinite", o.debugNonfinite,
+                   "name the first operation that made a value which is not "
+                   "finite, for programs compiled with --debug-nonfinite; runs "
+                   "such a step twice");
+  auto *z = command.add_option(
+      "--outlier-z", o.outlierZ,
+      "treat a loss or gradient norm as not finite that is so many standard "
+      "deviations above the mean of the steps before (default: none is)");
+  command
+      .add_option("--outlier-window", o.outlierWindow,
+                  "steps of that mean; until there are as many, no step is an "
+                  "outlier")
+      ->capture_default_str()
+      ->check(wholeNumber(2, 100'000))
+      ->needs(z);
+}
+
 void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
                  const blurt_program &program) {
   addCommon(command, o, program);
   addTune(command, o, program);
   addNoGraph(command, o, program);
-  command
-      .add_option("--data", o.data, "token shards, a glob pattern in quotes")
-      ->required();
+  addData(command, "--data", o.data)->required();
+  addLabels(command, "--labels", o.labels);
   command.add_option("--steps", o.steps, "optimizer steps in all")
       ->required()
       ->check(wholeNumber(0));
@@ -163,20 +205,27 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
             static const std::map<std::string, ScheduleKind> kinds = {
                 {"constant", ScheduleKind::Constant},
                 {"linear", ScheduleKind::Linear},
-                {"cosine", ScheduleKind::Cosine}};
+                {"cosine", ScheduleKind::Cosine},
+                {"wsd", ScheduleKind::WarmupStableDecay}};
             auto kind = kinds.find(name);
             if (kind == kinds.end())
               throw badInput(
-                  "--schedule: expected constant, linear or cosine, got '" +
+                  "--schedule: expected constant, linear, cosine or wsd, got "
+                  "'" +
                   name + "'");
             o.schedule.kind = kind->second;
           },
           "learning rate after warm-up (default: constant)")
-      ->option_text("constant|linear|cosine");
+      ->option_text("constant|linear|cosine|wsd");
   command.add_option("--warmup", o.schedule.warmup, "steps of linear warm-up")
       ->check(wholeNumber(0));
+  command
+      .add_option("--decay-steps", o.schedule.decay,
+                  "last steps, in which wsd lowers the rate (default: a fifth "
+                  "of all steps)")
+      ->check(wholeNumber(1));
   command.add_option("--min-lr", o.schedule.least,
-                     "rate that linear and cosine end at");
+                     "rate that linear, cosine and wsd end at");
   command.add_option("--weight-decay", o.weightDecay, "decoupled weight decay")
       ->capture_default_str();
   command.add_option("--beta1", o.beta1, "decay of the first moment")
@@ -206,7 +255,9 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
                   "checkpoint, or folder of them, to start from with the "
                   "weights alone")
       ->excludes(init);
-  command.add_option("--val", o.val, "validation shards, a glob pattern");
+  auto *val = command.add_option("--val", o.val,
+                                 "validation data, named as the training data");
+  addLabels(command, "--val-labels", o.valLabels)->needs(val);
   command
       .add_option("--val-every", o.valEvery,
                   "validate before every N-th step, and at the end (default: "
@@ -223,6 +274,7 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
   command.add_option("--save", o.save, "where to write the trained weights");
   command.add_option("--dump-grads", o.dumpGrads,
                      "where to write the gradients of the first step");
+  defineGuard(command, o);
   defineCheckpoints(command, o);
   unsupported.option(command, "--timeout");
   unsupported.option(command, "--devices");
@@ -256,12 +308,29 @@ void finishTrain(const CLI::App &command, TrainOptions &o) {
   checkFinite("momentum", o.momentum, 0, 1);
   checkFinite("clip", o.clip, 0, infinity);
   checkFinite("peak-tflops", o.peakTflops, 0, infinity);
+  if (command.count("--outlier-z") &&
+      !(o.outlierZ > 0 && o.outlierZ < infinity))
+    throw badInput("--outlier-z: expected a number above 0, got " +
+                   command.get_option("--outlier-z")->as<std::string>());
   o.schedule.steps = o.steps;
   o.seedGiven = command.count("--seed") > 0;
   checkNamed(command, {"--init", "--init-from", "--val", "--metrics", "--save",
-                       "--dump-grads", "--profile", "--checkpoint-dir"});
+                       "--dump-grads", "--profile", "--checkpoint-dir",
+                       "--labels", "--val-labels"});
   if (o.schedule.kind == ScheduleKind::Constant && command.count("--min-lr"))
-    throw badInput("--min-lr: needs --schedule linear or cosine");
+    throw badInput("--min-lr: needs --schedule linear, cosine or wsd");
+  if (o.schedule.kind == ScheduleKind::WarmupStableDecay) {
+    if (!command.count("--decay-steps"))
+      o.schedule.decay = std::min(
+          o.steps / 5, std::max<int64_t>(0, o.steps - o.schedule.warmup));
+    else if (o.schedule.decay > o.steps - o.schedule.warmup)
+      throw badInput(
+          "--decay-steps: expected at most the " +
+          std::to_string(std::max<int64_t>(0, o.steps - o.schedule.warmup)) +
+          " steps after warm-up, got " + std::to_string(o.schedule.decay));
+  } else if (command.count("--decay-steps")) {
+    throw badInput("--decay-steps: needs --schedule wsd");
+  }
   if (o.val.empty())
     for (const char *flag : {"--val-every", "--val-batches"})
       if (command.count(flag))
@@ -283,15 +352,19 @@ void defineEval(CLI::App &command, EvalOptions &o,
   addCommon(command, o, program);
   addTune(command, o, program);
   addNoGraph(command, o, program);
+  auto *data = addData(command, "--data", o.data);
+  addLabels(command, "--labels", o.labels)->needs(data);
   command
-      .add_option("--data", o.data, "token shards, a glob pattern in quotes")
-      ->required();
+      .add_option("--hellaswag", o.hellaswag,
+                  "answer the questions of llm.c's HellaSwag file instead")
+      ->excludes(data);
   command.add_option("--weights", o.weights, "weights (safetensors)")
       ->required();
   command
       .add_option("--val-batches", o.batches,
                   "batches to read (default: all data once)")
-      ->check(wholeNumber(1));
+      ->check(wholeNumber(1))
+      ->needs(data);
   command.add_option("--metrics", o.metrics,
                      "also write the result as a JSON line, here and to "
                      "standard output");
@@ -356,7 +429,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   Unsupported unsupported;
   CLI::App *trainCommand = app.add_subcommand("train", "train the model");
   defineTrain(*trainCommand, train, unsupported, program);
-  CLI::App *evalCommand = app.add_subcommand("eval", "mean loss on data");
+  CLI::App *evalCommand = app.add_subcommand("eval", "loss, accuracy on data");
   defineEval(*evalCommand, eval, program);
   CLI::App *generateCommand = app.add_subcommand("generate", "continue a text");
   defineGenerate(*generateCommand, generate, program);
@@ -407,7 +480,10 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
     train.written = writtenConfig(*trainCommand);
     runTrain(program, train);
   } else if (*evalCommand) {
-    checkNamed(*evalCommand, {"--metrics"});
+    checkNamed(*evalCommand,
+               {"--metrics", "--data", "--hellaswag", "--labels"});
+    if (!evalCommand->count("--data") && !evalCommand->count("--hellaswag"))
+      throw badInput("eval: expected --data or --hellaswag");
     runEval(program, eval);
   } else if (*generateCommand) {
     generate.hasPrompt = generateCommand->count("--prompt") > 0;

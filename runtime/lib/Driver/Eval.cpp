@@ -8,6 +8,7 @@
 #include "blurt/Error.h"
 #include "blurt/Weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -15,34 +16,11 @@
 
 using namespace blurt;
 
-TokenInputs blurt::requireTokenInputs(const blurt_program &program,
-                                      const blurt_entry &entry,
-                                      std::string_view command) {
-  std::string names;
-  bool known = true;
-  for (const blurt_tensor &t : tensorsOf(entry)) {
-    if (t.role != BLURT_INPUT)
-      continue;
-    names += (names.empty() ? "" : ", ") + std::string(t.name);
-    known &= std::string_view(t.name) == "tokens" ||
-             std::string_view(t.name) == "targets";
-  }
-  TokenInputs inputs{findTensor(entry, BLURT_INPUT, "tokens"),
-                     findTensor(entry, BLURT_INPUT, "targets"),
-                     entry.batch * entry.microbatches, entry.seq};
-  if (!known || !inputs.tokens || !inputs.targets)
-    throw badInput("this model's inputs (" + names +
-                   ") need a data format that " + std::string(command) +
-                   " does not read yet");
-  for (const blurt_tensor *t : {inputs.tokens, inputs.targets})
-    if (t->dtype != BLURT_I32 || inputs.length <= 0 ||
-        elementCount(*t) != inputs.rows * inputs.length)
-      throw failure(std::string("program table: entry '") + entry.name +
-                    "': input '" + t->name + "': expected i32 with " +
-                    std::to_string(inputs.rows * inputs.length) +
-                    " elements (microbatches × batch × seq), got " +
-                    typeString(*t));
-  return inputs;
+void blurt::writeResult(const EvalOptions &options, const std::string &line) {
+  if (options.metrics.empty())
+    return;
+  LineFile(options.metrics, /*keep=*/false).append(line);
+  std::printf("%s\n", line.c_str());
 }
 
 const blurt_tensor &blurt::requireNumber(const blurt_entry &entry,
@@ -57,75 +35,103 @@ const blurt_tensor &blurt::requireNumber(const blurt_entry &entry,
   return *t;
 }
 
-static int64_t vocabularySize(const blurt_program &program) {
-  return findMetadataInt(program, "vocab_size").value_or(0);
-}
-
 Evaluator::Evaluator(Session &session, const blurt_entry &entry,
-                     const std::string &flag, const std::string &pattern,
-                     int64_t batches, std::string_view command)
-    : session(session), entry(entry),
-      inputs(requireTokenInputs(session.program(), entry, command)),
-      loss(requireNumber(entry, "loss")),
-      stream(flag, pattern, vocabularySize(session.program())),
-      reader(flag, stream, inputs.rows, inputs.length),
+                     const DataOptions &options, int64_t batches,
+                     std::string_view command)
+    : session(session), entry(entry), loss(requireNumber(entry, "loss")),
+      data(openBatches(session.program(), entry, options, command)),
       batches(uint64_t(batches)) {
   for (const blurt_tensor &t : tensorsOf(entry))
     if (t.role == BLURT_SCALAR)
       throw badInput(std::string("entry '") + entry.name + "': scalar '" +
                      t.name + "' is not one that evaluation knows");
+  if (data->labelled())
+    logits = findTensor(entry, BLURT_OUTPUT, "logits");
   if (batches == 0) {
-    this->batches = reader.batchesPerPass();
-    skipped = stream.size() - 1 - tokenCount();
+    this->batches = data->windows() / uint64_t(data->rows());
+    // The last token is a target only.
+    left = data->size() - (data->labelled() ? 0 : 1) - unitCount();
   }
 }
 
-uint64_t Evaluator::tokenCount() const {
-  return batches * uint64_t(inputs.rows * inputs.length);
+uint64_t Evaluator::countCorrect(uint64_t window, uint64_t count) {
+  size_t classes = size_t(logits->shape[logits->rank - 1]);
+  std::vector<double> rows =
+      session.readElements(*logits, 0, int64_t(count * classes));
+  uint64_t correct = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    auto begin = rows.begin() + std::ptrdiff_t(i * classes);
+    auto best = std::max_element(begin, begin + std::ptrdiff_t(classes));
+    correct += best - begin == data->label(window + i);
+  }
+  return correct;
 }
 
-double Evaluator::meanLoss() {
+Evaluation Evaluator::evaluate() {
   double sum = 0;
+  uint64_t correct = 0, rows = uint64_t(data->rows());
+  auto call = [&](uint64_t window) {
+    data->stage(session, window);
+    uint64_t number = session.queue(entry);
+    session.finish(number);
+    return session.number(number, loss);
+  };
   for (uint64_t i = 0; i < batches; ++i) {
-    reader.read(i, reinterpret_cast<int32_t *>(session.stage(*inputs.tokens)),
-                reinterpret_cast<int32_t *>(session.stage(*inputs.targets)));
-    uint64_t call = session.queue(entry);
-    session.finish(call);
-    sum += session.number(call, loss);
+    sum += call(i * rows);
+    if (logits)
+      correct += countCorrect(i * rows, rows);
   }
-  double mean = sum / double(batches);
-  if (!std::isfinite(mean))
+  Evaluation result{sum / double(batches), std::nullopt};
+  if (!std::isfinite(result.loss))
     throw failure("the loss on the validation data is not finite");
-  return mean;
+  if (logits) {
+    // A call that begins with the last images goes on with the first ones.
+    if (left > 0) {
+      call(batches * rows);
+      correct += countCorrect(batches * rows, left);
+    }
+    result.accuracy = double(correct) / double(batches * rows + left);
+  }
+  return result;
 }
 
 void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
+  if (!options.hellaswag.empty())
+    return runHellaSwag(program, options);
   const blurt_entry &entry = requireEntry(program, "eval", "eval");
   Session session(program, options.session());
-  Evaluator evaluator(session, entry, "--data", options.data, options.batches,
-                      "eval");
+  Evaluator evaluator(session, entry,
+                      {"--data", options.data, "--labels", options.labels},
+                      options.batches, "eval");
   loadParameters(options.weights, program, session.arena(), session.pool());
   if (!options.metrics.empty())
     checkWritable("--metrics", options.metrics, 256, /*device=*/true);
-  double loss = evaluator.meanLoss();
+  Evaluation result = evaluator.evaluate();
   reportMemoryCheck(session);
-  if (evaluator.skippedTokens() && !options.quiet)
+  auto left = static_cast<unsigned long long>(evaluator.skipped());
+  if (left && !options.quiet)
     std::fprintf(stderr,
-                 "note: the last %llu tokens fill no whole batch and are left "
-                 "out\n",
-                 static_cast<unsigned long long>(evaluator.skippedTokens()));
-  std::printf("loss %.6f, perplexity %.4f, %llu tokens in %llu batches\n", loss,
-              std::exp(loss),
-              static_cast<unsigned long long>(evaluator.tokenCount()),
-              static_cast<unsigned long long>(evaluator.batchCount()));
-  if (!options.metrics.empty()) {
-    nlohmann::ordered_json line;
-    line["val_loss"] = loss;
-    line["perplexity"] = std::exp(loss);
-    line["tokens"] = evaluator.tokenCount();
-    line["batches"] = evaluator.batchCount();
-    std::string text = line.dump();
-    LineFile(options.metrics, /*keep=*/false).append(text);
-    std::printf("%s\n", text.c_str());
+                 "note: the last %llu %s fill no whole batch and are left "
+                 "out%s\n",
+                 left, evaluator.unitName(),
+                 result.accuracy ? " of the loss" : "");
+  std::string accuracy;
+  if (result.accuracy) {
+    char text[64];
+    std::snprintf(text, sizeof(text), ", accuracy %.4f", *result.accuracy);
+    accuracy = text;
   }
+  std::printf("loss %.6f, perplexity %.4f%s, %llu %s in %llu batches\n",
+              result.loss, std::exp(result.loss), accuracy.c_str(),
+              static_cast<unsigned long long>(evaluator.unitCount()),
+              evaluator.unitName(),
+              static_cast<unsigned long long>(evaluator.batchCount()));
+  nlohmann::ordered_json line;
+  line["val_loss"] = result.loss;
+  line["perplexity"] = std::exp(result.loss);
+  if (result.accuracy)
+    line["accuracy"] = *result.accuracy;
+  line[evaluator.unitName()] = evaluator.unitCount();
+  line["batches"] = evaluator.batchCount();
+  writeResult(options, line.dump());
 }

@@ -67,7 +67,7 @@ void Progress::line(const std::string &text, bool keep) {
   width = keep ? 0 : text.size();
 }
 
-void Progress::step(const StepNumbers &numbers) {
+void Progress::step(const StepReport &numbers) {
   if (quiet)
     return;
   int64_t step = numbers.step;
@@ -104,15 +104,29 @@ void Progress::step(const StepNumbers &numbers) {
   line(all, /*keep=*/false);
 }
 
-void Progress::validation(int64_t step, double loss) {
+void Progress::validation(int64_t step, double loss,
+                          std::optional<double> accuracy) {
   if (quiet)
     return;
   char text[96];
   std::snprintf(text, sizeof(text), "step %lld  validation loss %.4f",
                 static_cast<long long>(step), loss);
+  std::string all = text;
+  if (accuracy) {
+    std::snprintf(text, sizeof(text), "  accuracy %.4f", *accuracy);
+    all += text;
+  }
   if (open)
     std::fputc('\n', stderr);
-  line(text, /*keep=*/true);
+  line(all, /*keep=*/true);
+}
+
+void Progress::note(const std::string &text) {
+  if (quiet)
+    return;
+  if (open)
+    std::fputc('\n', stderr);
+  line("note: " + text, /*keep=*/true);
 }
 
 void Progress::finish() {

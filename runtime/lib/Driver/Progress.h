@@ -17,7 +17,7 @@
 namespace blurt {
 
 /// What a step came to.
-struct StepNumbers {
+struct StepReport {
   int64_t step;
   double loss, rate;
   std::optional<double> gradNorm;
@@ -39,8 +39,9 @@ public:
   Progress(int64_t steps, bool quiet, double flops, double peak,
            std::function<uint64_t()> memory);
 
-  void step(const StepNumbers &numbers);
-  void validation(int64_t step, double loss);
+  void step(const StepReport &numbers);
+  void validation(int64_t step, double loss, std::optional<double> accuracy);
+  void note(const std::string &text);
   /// Leaves the terminal on a fresh line.
   void finish();
 

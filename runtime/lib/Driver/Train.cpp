@@ -6,6 +6,7 @@
 
 #include "Commands.h"
 #include "Metrics.h"
+#include "Outliers.h"
 #include "Profile.h"
 #include "Progress.h"
 #include "blurt/Checkpoint.h"
@@ -65,18 +66,29 @@ public:
   Trainer(const blurt_program &program, const TrainOptions &options)
       : options(options), program(program),
         entry(requireEntry(program, "train", "train")),
-        inputs(requireTokenInputs(program, entry, "train")),
-        loss(requireNumber(entry, "loss")), seed(options.seed) {
+        loss(requireNumber(entry, "loss")),
+        outliers(options.outlierZ, options.outlierWindow), seed(options.seed) {
     if (findTensor(entry, BLURT_OUTPUT, "grad_norm"))
       gradNorm = &requireNumber(entry, "grad_norm");
+    if (findTensor(entry, BLURT_OUTPUT, "applied"))
+      applied = &requireNumber(entry, "applied");
+    if (!applied && (options.skipNonfinite || options.outlierZ > 0))
+      throw badInput(
+          std::string(options.skipNonfinite ? "--on-nonfinite skip"
+                                            : "--outlier-z") +
+          ": this program applies every step, whatever its numbers are");
+    if (options.debugNonfinite &&
+        (!applied || !findMetadata(program, "debug_nonfinite")))
+      throw badInput("--debug-nonfinite: expected a program compiled with "
+                     "bt-compile --debug-nonfinite");
     checkScalars();
     checkOutputs();
-    stream.emplace("--data", options.data,
-                   findMetadataInt(program, "vocab_size").value_or(0));
-    reader.emplace("--data", *stream, inputs.rows, inputs.length);
+    data = openBatches(program, entry,
+                       {"--data", options.data, "--labels", options.labels},
+                       "train");
     openCheckpoints();
     if (options.shuffle)
-      reader->shuffle(uint64_t(seed));
+      data->shuffle(uint64_t(seed));
     SessionOptions sessionOptions = options.session();
     sessionOptions.graphs &= !options.kernelTimes;
     session.emplace(program, sessionOptions);
@@ -88,8 +100,10 @@ public:
       profile.emplace(*session, firstStep + std::min(late, left - count),
                       count);
     if (!options.val.empty())
-      validation.emplace(*session, requireEntry(program, "eval", "--val"),
-                         "--val", options.val, options.valBatches, "--val");
+      validation.emplace(
+          *session, requireEntry(program, "eval", "--val"),
+          DataOptions{"--val", options.val, "--val-labels", options.valLabels},
+          options.valBatches, "--val");
     initialiseState();
   }
 
@@ -114,7 +128,9 @@ public:
           step + 1 < options.steps ? StopSignals::raised() : nullptr;
       bool due = options.checkpointEvery > 0 &&
                  (step + 1) % options.checkpointEvery == 0;
-      retire(first || due || signal ? 0 : session->callsAhead(), progress);
+      // A step is looked through before the next one is there.
+      bool wait = first || due || signal || options.debugNonfinite;
+      retire(wait ? 0 : session->callsAhead(), progress);
       if (first)
         saveTensors(options.dumpGrads,
                     instances(tensorsOf(entry), BLURT_GRADIENT),
@@ -132,6 +148,7 @@ public:
     validate(options.steps, progress);
     finishSaving();
     progress.finish();
+    reportSkipped();
     if (!options.metrics.empty())
       openMetrics();
     if (!options.save.empty())
@@ -149,6 +166,7 @@ private:
     int64_t step;
     uint64_t call;
     double rate;
+    OutlierLimits::Limits limits;
     Clock::time_point start;
   };
 
@@ -157,6 +175,7 @@ private:
     double gradNorm; ///< meaningful if the program has that output
     double rate;
     double seconds;
+    bool skipped;
   };
 
   /// Reads the numbers of queued steps until only `ahead` are left.
@@ -164,10 +183,10 @@ private:
     while (pending.size() > ahead) {
       Pending step = pending.front();
       pending.pop_front();
-      Result result = readStep(step);
+      Result result = readStep(step, progress);
       record(step.step, result);
-      StepNumbers numbers{step.step,    result.loss,     result.rate,
-                          std::nullopt, tokensPerStep(), result.seconds};
+      StepReport numbers{step.step,    result.loss,     result.rate,
+                         std::nullopt, tokensPerStep(), result.seconds};
       if (gradNorm)
         numbers.gradNorm = result.gradNorm;
       progress.step(numbers);
@@ -183,7 +202,7 @@ private:
       initial = findCheckpoint("--init-from", options.initFrom);
     if (options.checkpointDir.empty())
       return;
-    digest = stream->digest();
+    digest = data->digest();
     checkpoints.emplace(options.checkpointDir, checkpointBytes(program));
     std::optional<std::string> newest = checkpoints->newest();
     if (newest && !options.resume)
@@ -217,13 +236,14 @@ private:
                                       : "the order of the shards"));
     seed = state.seed;
     tokensBefore = state.tokens;
+    outliers.restore(state.history);
     bool sameData =
-        state.dataTokens == stream->size() && state.dataDigest == digest;
+        state.dataTokens == data->size() && state.dataDigest == digest;
     if (!sameData && !options.newData)
       throw badInput("--data: expected the data" + where +
                      "other data; --new-data starts with it from its start");
     if (sameData)
-      firstWindow = state.position / uint64_t(inputs.length);
+      firstWindow = state.position / uint64_t(data->length());
     if (resumed->planHash() != program.plan_hash)
       note(resumed->path() +
            " is of a program with another plan: what follows can differ in "
@@ -272,12 +292,13 @@ private:
     state.step = step;
     uint64_t done = uint64_t(step - firstStep);
     state.tokens = tokensBefore + done * uint64_t(tokensPerStep());
-    state.position =
-        (firstWindow + done * uint64_t(inputs.rows)) * uint64_t(inputs.length);
-    state.dataTokens = stream->size();
+    state.position = (firstWindow + done * uint64_t(data->rows())) *
+                     uint64_t(data->length());
+    state.dataTokens = data->size();
     state.dataDigest = digest;
     state.shuffle = options.shuffle;
     state.seed = seed;
+    state.history = outliers.history();
     if (session->device())
       state.tuneHash = session->code()->tuneHash();
     auto flag = [&](const char *name, const nlohmann::json &value) {
@@ -290,6 +311,7 @@ private:
     flag("lr", options.schedule.peak);
     flag("schedule", scheduleName(options.schedule.kind));
     flag("warmup", options.schedule.warmup);
+    flag("decay_steps", options.schedule.decay);
     flag("min_lr", options.schedule.least);
     flag("weight_decay", options.weightDecay);
     flag("beta1", options.beta1);
@@ -297,6 +319,9 @@ private:
     flag("eps", options.eps);
     flag("momentum", options.momentum);
     flag("clip", options.clip);
+    flag("on_nonfinite", options.skipNonfinite ? "skip" : "stop");
+    flag("outlier_z", options.outlierZ);
+    flag("outlier_window", options.outlierWindow);
     snapshot.resize(program.state_bytes);
     session->arena().read(0, snapshot.data(), snapshot.size());
     saving = std::async(std::launch::async, [this, state] {
@@ -315,6 +340,7 @@ private:
   void stopped(const char *signal, int64_t step, Progress &progress) {
     finishSaving();
     progress.finish();
+    reportSkipped();
     note(std::string("stopped by ") + signal + " after " +
          std::to_string(step) + " of " + std::to_string(options.steps) +
          " steps" + (lastSaved.empty() ? "" : "; saved " + lastSaved));
@@ -347,15 +373,15 @@ private:
     return uint64_t(usage.ru_maxrss) * 1024;
   }
 
-  int64_t tokensPerStep() const { return inputs.rows * inputs.length; }
+  int64_t tokensPerStep() const { return data->units(); }
 
   /// Every scalar that the entry reads must be known, and every optimizer flag
   /// given must be read.
   void checkScalars() const {
     for (const blurt_tensor &t : tensorsOf(entry)) {
       static const std::set<std::string_view> known = {
-          "lr",       "beta1", "beta2", "eps", "weight_decay",
-          "momentum", "clip",  "step",  "seed"};
+          "lr",   "beta1", "beta2", "eps",        "weight_decay", "momentum",
+          "clip", "step",  "seed",  "loss_limit", "norm_limit"};
       if (t.role == BLURT_SCALAR && !known.count(t.name))
         throw badInput(std::string("entry 'train': scalar '") + t.name +
                        "' is not one that train knows");
@@ -389,26 +415,15 @@ private:
       checkWritable("--profile", options.profile, uint64_t(1) << 20);
   }
 
-  void queueStep(int64_t step) {
-    Pending queued{step, 0, options.schedule.rate(step), Clock::now()};
-    Clock::time_point from = queued.start;
-    auto spent = [&](const char *what) {
-      if (profile)
-        profile->host(what, step, from);
-      from = Clock::now();
-    };
-    uint64_t rows = uint64_t(inputs.rows);
-    uint64_t window = firstWindow + uint64_t(step - firstStep) * rows;
-    reader->readFrom(
-        window, reinterpret_cast<int32_t *>(session->stage(*inputs.tokens)),
-        reinterpret_cast<int32_t *>(session->stage(*inputs.targets)));
-    // Comes from the disk while this step runs.
-    reader->prefetch(window + rows);
+  uint64_t windowOf(int64_t step) const {
+    return firstWindow + uint64_t(step - firstStep) * uint64_t(data->rows());
+  }
+
+  void writeScalars(const Pending &queued) {
     auto set = [&](const char *name, auto value) {
       if (const blurt_tensor *t = findTensor(entry, BLURT_SCALAR, name))
         session->writeScalar(*t, value);
     };
-    spent("read the batch");
     set("lr", queued.rate);
     set("beta1", options.beta1);
     set("beta2", options.beta2);
@@ -416,21 +431,37 @@ private:
     set("weight_decay", options.weightDecay);
     set("momentum", options.momentum);
     set("clip", options.clip);
-    set("step", step + 1);
+    set("loss_limit", queued.limits.loss);
+    set("norm_limit", queued.limits.norm);
+    set("step", queued.step + 1);
     set("seed", seed);
+  }
+
+  void queueStep(int64_t step) {
+    Pending queued{step, 0, options.schedule.rate(step), outliers.before(step),
+                   Clock::now()};
+    Clock::time_point from = queued.start;
+    auto spent = [&](const char *what) {
+      if (profile)
+        profile->host(what, step, from);
+      from = Clock::now();
+    };
+    data->stage(*session, windowOf(step));
+    spent("read the batch");
+    writeScalars(queued);
     queued.call = session->queue(entry);
     spent("queue the step");
     pending.push_back(queued);
   }
 
-  Result readStep(const Pending &queued) {
+  Result readStep(const Pending &queued, Progress &progress) {
     Clock::time_point from = Clock::now();
     session->finish(queued.call);
     if (profile)
       profile->host("wait for the results", queued.step, from);
     Result result{session->number(queued.call, loss),
                   gradNorm ? session->number(queued.call, *gradNorm) : 0,
-                  queued.rate, 0};
+                  queued.rate, 0, false};
     if (session->device()) {
       bool follows = previousCall && *previousCall + 1 == queued.call;
       result.seconds = session->milliseconds(queued.call, follows) * 1e-3;
@@ -441,13 +472,55 @@ private:
       std::chrono::duration<double> took = Clock::now() - queued.start;
       result.seconds = took.count();
     }
-    std::string where = "step " + std::to_string(queued.step);
-    if (!std::isfinite(result.loss))
-      throw failure(where + ": the loss is " + std::to_string(result.loss));
-    if (!std::isfinite(result.gradNorm))
-      throw failure(where + ": the gradient norm is " +
-                    std::to_string(result.gradNorm));
+    std::string fault = findFault(queued, result);
+    if (!fault.empty()) {
+      fault = "step " + std::to_string(queued.step) + ": " + fault;
+      if (options.debugNonfinite)
+        fault += findOrigin(queued);
+      if (!options.skipNonfinite)
+        throw failure(fault);
+      result.skipped = true;
+      ++skippedSteps;
+      progress.note(fault + "; skipped");
+    }
+    outliers.add(queued.step, result.loss, result.gradNorm);
     return result;
+  }
+
+  /// Why a step was not applied, or should not have been; empty if it is fine.
+  std::string findFault(const Pending &queued, const Result &result) {
+    if (!std::isfinite(result.loss))
+      return "the loss is " + std::to_string(result.loss);
+    if (!std::isfinite(result.gradNorm))
+      return "the gradient norm is " + std::to_string(result.gradNorm);
+    if (!applied || session->number(queued.call, *applied) != 0)
+      return {};
+    bool isLoss = result.loss >= queued.limits.loss;
+    char text[160];
+    std::snprintf(text, sizeof(text),
+                  "the %s %.6g is an outlier: the limit by the %lld steps "
+                  "before is %.6g",
+                  isLoss ? "loss" : "gradient norm",
+                  isLoss ? result.loss : result.gradNorm,
+                  static_cast<long long>(options.outlierWindow),
+                  isLoss ? queued.limits.loss : queued.limits.norm);
+    return text;
+  }
+
+  /// Does a step again that changed nothing, and looks on.
+  std::string findOrigin(const Pending &queued) {
+    data->stage(*session, windowOf(queued.step));
+    writeScalars(queued);
+    std::string origin = session->findNonfinite(entry);
+    return origin.empty()
+               ? "; all values are finite"
+               : "; the first value that is not finite is of " + origin;
+  }
+
+  void reportSkipped() const {
+    if (skippedSteps > 0)
+      note("skipped " + std::to_string(skippedSteps) + " of " +
+           std::to_string(options.steps - firstStep) + " steps");
   }
 
   /// The file of an earlier run stays until there is something to write.
@@ -478,6 +551,8 @@ private:
     if (gradNorm)
       line["grad_norm"] = result.gradNorm;
     line["lr"] = result.rate;
+    if (result.skipped)
+      line["skipped"] = true;
     line["tokens"] =
         int64_t(tokensBefore) + (step + 1 - firstStep) * tokensPerStep();
     line["step_ms"] = result.seconds * 1e3;
@@ -529,24 +604,26 @@ private:
   void validate(int64_t step, Progress &progress) {
     if (!validation)
       return;
-    double value = validation->meanLoss();
+    Evaluation value = validation->evaluate();
     if (!options.metrics.empty()) {
       nlohmann::ordered_json line;
       line["step"] = step;
-      line["val_loss"] = value;
+      line["val_loss"] = value.loss;
+      if (value.accuracy)
+        line["val_accuracy"] = *value.accuracy;
       openMetrics().append(line.dump());
     }
-    progress.validation(step, value);
+    progress.validation(step, value.loss, value.accuracy);
   }
 
   const TrainOptions &options;
   const blurt_program &program;
   const blurt_entry &entry;
-  TokenInputs inputs;
   const blurt_tensor &loss;
-  const blurt_tensor *gradNorm = nullptr;
-  std::optional<TokenStream> stream;
-  std::optional<BatchReader> reader;
+  const blurt_tensor *gradNorm = nullptr, *applied = nullptr;
+  OutlierLimits outliers;
+  int64_t skippedSteps = 0;
+  std::unique_ptr<Batches> data;
   std::optional<Session> session;
   std::optional<Evaluator> validation;
   std::optional<LineFile> metrics;

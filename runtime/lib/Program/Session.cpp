@@ -8,6 +8,7 @@
 #include "blurt/Convert.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
+#include "blurt/FiniteCheck.h"
 
 #include <algorithm>
 #include <cstring>
@@ -191,7 +192,8 @@ void Session::runEntry(const blurt_entry &entry) {
   size_t index = size_t(&entry - table.entries);
   std::unique_ptr<CudaGraph> &graph = graphs[index];
   // Reports of a debug build are not the queue's, and times are by launch.
-  if (useGraphs && !context.hasShadow() && !deviceCode->times()) {
+  if (useGraphs && !context.hasShadow() && !context.finiteCheck &&
+      !deviceCode->times()) {
     if (!graph && plainRuns[index] > 0)
       graph =
           std::make_unique<CudaGraph>(*cuda, *deviceCode, entry.name, plain);
@@ -340,6 +342,22 @@ std::vector<double> Session::readElements(const blurt_tensor &tensor,
   for (int64_t i = 0; i < count; ++i)
     values[size_t(i)] = loadElement(tensor.dtype, from + uint64_t(i) * size);
   return values;
+}
+
+std::string Session::findNonfinite(const blurt_entry &entry) {
+  FiniteCheck check([this](const void *from, void *to, uint64_t bytes) {
+    arena().read(uint64_t(static_cast<const std::byte *>(from) - base), to,
+                 bytes);
+  });
+  context.finiteCheck = &check;
+  try {
+    run(entry);
+  } catch (...) {
+    context.finiteCheck = nullptr;
+    throw;
+  }
+  context.finiteCheck = nullptr;
+  return check.found();
 }
 
 void Session::clearCaches(const blurt_entry &entry) {

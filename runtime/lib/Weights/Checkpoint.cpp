@@ -196,6 +196,9 @@ Checkpoint::Checkpoint(const std::string &folder) : folder(folder) {
     saved.seed = manifest.at("random").at("seed");
     for (const auto &[flag, value] : manifest.at("flags").items())
       saved.flags.emplace_back(flag, value);
+    for (const Json &numbers : manifest.value("history", Json::array()))
+      saved.history.push_back(
+          {numbers.at("step"), numbers.at("loss"), numbers.at("grad_norm")});
     const Json &program = manifest.at("program");
     model = program.at("model");
     targetName = program.at("target");
@@ -375,6 +378,9 @@ std::string CheckpointFolder::save(const blurt_program &program,
                        {"tune_hash", state.tuneHash}}},
                      {"flags", flags},
                      {"files", files}};
+    for (const StepNumbers &n : state.history)
+      manifest["history"].push_back(
+          {{"step", n.step}, {"loss", n.loss}, {"grad_norm", n.norm}});
     AtomicFile file(unfinished + std::string(kManifest));
     file.write(sealed(std::move(manifest)));
     // Syncs the folder too.

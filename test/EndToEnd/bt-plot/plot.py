@@ -67,6 +67,20 @@ test.check(test.bytes("again.svg") == test.bytes("a/run.svg"), "the same SVG aga
 test.check(test.bytes("again.png") == test.bytes("a/run.png"), "the same PNG again")
 test.run(TOOL, "a/run.jsonl", "--smooth", 4, "-o", "smooth.svg")
 test.check(test.bytes("smooth.svg") != test.bytes("a/run.svg"), "smoothed")
+# A step that was left out because its numbers are not finite.
+test.write(
+    "skipped.jsonl",
+    '{"step": 0, "loss": 2.0, "grad_norm": 1.0}\n'
+    '{"step": 1, "loss": null, "grad_norm": null, "skipped": true}\n'
+    '{"step": 2, "loss": 1.5, "grad_norm": 0.5}\n'
+    '{"step": 3, "val_loss": 1.75, "val_accuracy": 0.5}\n',
+)
+test.run(TOOL, "skipped.jsonl", "-o", "skipped.svg", "--smooth", 2)
+test.check(
+    {"loss", "gradient norm", "accuracy"} <= labels("skipped.svg"), "panels of a run"
+)
+test.check("skipped" in labels("skipped.svg"), "the name of a run")
+test.run(TOOL, "skipped.jsonl", "--tensorboard", "events")
 test.write("lr.jsonl", '{"step": 3, "lr": 0.5}\n')
 test.run(TOOL, "lr.jsonl", "-o", "lr.svg")
 test.check("learning rate" in labels("lr.svg"), "one panel")
@@ -106,6 +120,19 @@ for name, lines in (("a/run", first), ("b/run", second)):
             for p, w in zip(points, wanted)
         )
         test.check(near, f"{name}: {key}")
+found = json.loads(
+    test.run(test.options.data_python, "-c", READER, "events/skipped").stdout
+)
+test.check(
+    found
+    == {
+        "loss": [[0, 2.0], [2, 1.5]],
+        "grad_norm": [[0, 1.0], [2, 0.5]],
+        "val_loss": [[3, 1.75]],
+        "val_accuracy": [[3, 0.5]],
+    },
+    f"what is finite of a run: {found}",
+)
 
 
 def refused(pattern, *words, left=()):

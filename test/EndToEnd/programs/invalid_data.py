@@ -226,8 +226,13 @@ for pattern, *flags in (
     (rf"--threads: {NUMBER} 1 to 4096", "--threads", "0"),
     (rf"--seed: {NUMBER} 0", "--seed", "-3"),
     (rf"--val-every: {NUMBER} 1", "--val-every", "0"),
-    (r"--schedule: expected constant, linear or cosine, got 'x'", "--schedule", "x"),
+    (r"--schedule: expected constant, linear, cosine or wsd, got 'x'", "--schedule", "x"),
     (r"--min-lr: needs --schedule", "--min-lr", "0.1"),
+    (r"--decay-steps: needs --schedule wsd", "--decay-steps", "1"),
+    (r"--on-nonfinite: expected skip or stop, got 'x'", "--on-nonfinite", "x"),
+    (r"--outlier-z: expected a number above 0, got -1", "--outlier-z", "-1"),
+    (r"--labels: this model reads tokens", "--labels", "l.idx"),
+    (r"--val-labels requires --val", "--val-labels", "l.idx"),
     (r"--val-every: needs --val", "--val-every", "1"),
     (r"--beta1: expected .* below 1, got 1", "--beta1", "1"),
     (r"--clip: expected .* got -1", "--clip", "-1"),
@@ -259,7 +264,8 @@ for pattern, ids in (
     test.refuse(pattern, program, *words)
 test.refuse(r"--weights is required", program, "generate", "--prompt", "a")
 test.refuse(r"--weights is required", program, "eval", "--data", "data.bin")
-test.refuse(r"--data is required", program, "eval", "--weights", "good.safetensors")
+words = ("eval", "--weights", "good.safetensors")
+test.refuse(r"eval: expected --data or --hellaswag", program, *words)
 test.refuse(r"unknown command 'frob'", program, "frob")
 test.refuse(r"subcommand is required", program)
 

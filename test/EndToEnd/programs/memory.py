@@ -85,7 +85,10 @@ def parameters(text, rng):
     return found
 
 
-SCALARS = dict(lr=0.01, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0)
+SCALARS = dict(
+    **dict(lr=0.01, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0),
+    **dict(loss_limit=np.inf, norm_limit=np.inf),
+)
 
 
 def gpt2():

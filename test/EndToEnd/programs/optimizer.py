@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Optimizers, clipping, decay and schedules of `train` against numpy in f64: each
-step starts from the weights before it and the gradients that --dump-grads wrote.
+"""Optimizers, clipping, decay and schedules of `train` against numpy in
+f64: each step starts from the weights before it and the gradients that --dump-grads wrote.
 
 usage: optimizer.py --bin DIR
 """
@@ -72,8 +72,12 @@ def follow(program, update, *flags):
             )
 
 
-def adamw(lr, decay, clip, b1=0.9, b2=0.95, eps=1e-8):
-    state = {}
+def usual(name, ndim):
+    return 1.0, float(ndim >= 2)
+
+
+def adamw(lr, decay, clip, b1=0.9, b2=0.95, eps=1e-8, factors=usual):
+    state, peak, weight = {}, lr, decay
 
     def update(step, before, grads, size):
         result = {}
@@ -87,7 +91,7 @@ def adamw(lr, decay, clip, b1=0.9, b2=0.95, eps=1e-8):
             bias1, bias2 = 1 - b1 ** (step + 1), 1 - b2 ** (step + 1)
             root = np.sqrt(v / bias2) + eps
             p = before[name]
-            rate = decay if p.ndim >= 2 else 0.0
+            lr, rate = (a * b for a, b in zip((peak, weight), factors(name, p.ndim)))
             result[name] = (
                 p - lr * (m / bias1 / root + rate * p),
                 # The global norm's sum, then at most 8 roundings a step and 16 of
@@ -101,14 +105,14 @@ def adamw(lr, decay, clip, b1=0.9, b2=0.95, eps=1e-8):
     return update
 
 
-def sgd(lr, decay, clip, momentum):
-    state = {}
+def sgd(lr, decay, clip, momentum, factors=usual):
+    state, peak, weight = {}, lr, decay
 
     def update(step, before, grads, size):
         result = {}
         for name, g in clipped(grads, clip).items():
             p = before[name]
-            rate = decay if p.ndim >= 2 else 0.0
+            lr, rate = (a * b for a, b in zip((peak, weight), factors(name, p.ndim)))
             m, m_size = state.get(name, (0.0, 0.0))
             term, term_size = g + rate * p, np.abs(g) + rate * np.abs(p)
             m, m_size = momentum * m + term, momentum * m_size + term_size
@@ -131,6 +135,45 @@ other = test.compile(model, "sgd", *SIZES, "--optimizer=sgd")
 flags = ("--weight-decay", 0.1, "--clip", 0.5, "--momentum", 0.75)
 follow(other, sgd(0.01, 0.1, 0.5, 0.75), *flags)
 
+# Parameters with factors of their own.
+GROUPS = ("h.{i}.attn.*:lr=0.5", "block.*.bias:decay=2", "w[pt]e.*:lr=0:decay=0")
+GROUPS += ("*.c_proj.weight:lr=3:decay=0.5",)
+
+
+def grouped(name, ndim):
+    rate, decay = usual(name, ndim)
+    if ".attn." in name:
+        rate = 0.5
+    if name.endswith(".bias") and name.startswith("h."):
+        decay = 2.0
+    if name in ("wte.weight", "wpe.weight"):
+        rate = decay = 0.0
+    if name.endswith("c_proj.weight"):
+        rate, decay = 3.0, 0.5
+    return rate, decay
+
+
+words = [f"--param-group={group}" for group in GROUPS]
+grouped_program = test.compile(model, "groups", *SIZES, *words)
+flags = ("--weight-decay", 0.1, "--clip", 0.5)
+follow(grouped_program, adamw(0.01, 0.1, 0.5, factors=grouped), *flags)
+other = test.compile(model, "sgd", *SIZES, "--optimizer=sgd", *words)
+flags += ("--momentum", 0.75)
+follow(other, sgd(0.01, 0.1, 0.5, 0.75, factors=grouped), *flags)
+for pattern, group in (
+    (r"group 'x\*:lr=1' matches no parameter", "x*:lr=1"),
+    (r"group '\*': expected PATTERN:lr=FACTOR", "*"),
+    (r"group ':lr=1': expected PATTERN", ":lr=1"),
+    (r"group '\[:lr=1': invalid glob pattern", "[:lr=1"),
+    (r"expected lr or decay, got 'beta'", "*:beta=1"),
+    (r"expected a factor of at least 0 for lr, got '-1'", "*:lr=-1"),
+    (r"expected a factor of at least 0 for decay, got 'nan'", "*:decay=nan"),
+    (r"expected a factor of at least 0 for decay, got ''", "*:decay"),
+    (r"repeats lr", "*:lr=1:lr=2"),
+):
+    words = (test.tool("bt-compile"), model, *SIZES, f"--param-group={group}")
+    test.refuse(pattern, *words, "-o", "none")
+
 # Learning rates of the schedules.
 STEPS, WARMUP, PEAK, LEAST = 9, 3, 0.01, 0.001
 
@@ -140,6 +183,8 @@ def rate(kind, step):
         return PEAK * (step + 1) / WARMUP
     if kind == "constant":
         return PEAK
+    if kind == "wsd":
+        return PEAK + (LEAST - PEAK) * max(0, step - (STEPS - 4)) / 4
     done = (step - WARMUP) / (STEPS - WARMUP)
     if kind == "linear":
         return PEAK + (LEAST - PEAK) * done
@@ -147,9 +192,10 @@ def rate(kind, step):
 
 
 test.shard("data.bin", stream)
-for kind in ("constant", "linear", "cosine"):
+for kind in ("constant", "linear", "cosine", "wsd"):
     flags = ("--schedule", kind, "--warmup", WARMUP)
     flags += () if kind == "constant" else ("--min-lr", LEAST)
+    flags += ("--decay-steps", 4) if kind == "wsd" else ()
     metrics, _ = test.train(program, *flags, steps=STEPS)
     for line in metrics:
         expected = rate(kind, line["step"])

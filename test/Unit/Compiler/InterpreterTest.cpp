@@ -413,6 +413,23 @@ TEST_F(InterpreterTest, Optimizers) {
   EXPECT_EQ((*sgd)[0].floats, (Floats{0.65625, -2.125}));
   EXPECT_EQ((*sgd)[3].floats, (Floats{0.9375, -0.25}));
   EXPECT_EQ((*sgd)[2].floats, (Floats{0.53125, -1.875}));
+  // A condition that is false keeps everything, one that is true changes
+  // nothing of the update.
+  auto guarded = run(std::string(scalars) +
+                         R"(%no = blu.constant dense<false> : tensor<i1>
+             %yes = blu.constant dense<true> : tensor<i1>
+             %p1, %m1 = blu.sgd %p, %g, %m lr %lr momentum %b weight_decay %wd when %no : tensor<2xf64>
+             %p2, %m2 = blu.sgd %p, %g, %m lr %lr momentum %b weight_decay %wd when %yes : tensor<2xf64>
+             %p3, %m3, %v3 = blu.adamw %p, %g, %m, %v step %t lr %lr betas %b, %b eps %e weight_decay %wd decay when %no : tensor<2xf64>
+             blu.return %p1, %m1, %p2, %p3, %v3 : tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>)",
+                     {"tensor<2xf64>", "tensor<2xf64>", "tensor<2xf64>",
+                      "tensor<2xf64>", "tensor<2xf64>"});
+  ASSERT_TRUE(succeeded(guarded)) << messages;
+  EXPECT_EQ((*guarded)[0].floats, (Floats{1.0, -2.0}));
+  EXPECT_EQ((*guarded)[1].floats, (Floats{0.25, 0.0}));
+  EXPECT_EQ((*guarded)[2].floats, (Floats{0.65625, -2.125}));
+  EXPECT_EQ((*guarded)[3].floats, (Floats{1.0, -2.0}));
+  EXPECT_EQ((*guarded)[4].floats, (Floats{0.0625, 0.0}));
 }
 
 TEST_F(InterpreterTest, NormsAndClipping) {

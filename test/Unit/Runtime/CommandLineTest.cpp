@@ -164,6 +164,149 @@ TEST_F(CommandLine, SchedulesTheLearningRate) {
   EXPECT_DOUBLE_EQ(metrics[1]["lr"], 0.2);
   EXPECT_DOUBLE_EQ(metrics[2]["lr"], 0.2);
   EXPECT_DOUBLE_EQ(metrics[6]["lr"], 0.15);
+  ASSERT_EQ(run("train --data 'train_*.bin' --lr 0.2 --steps 10 --quiet "
+                "--schedule wsd --warmup 2 --min-lr 0.1 --metrics m.jsonl")
+                .code,
+            0);
+  metrics = lines("m.jsonl");
+  EXPECT_DOUBLE_EQ(metrics[0]["lr"], 0.1);
+  EXPECT_DOUBLE_EQ(metrics[8]["lr"], 0.2);
+  EXPECT_NEAR(metrics[9]["lr"], 0.15, 1e-15);
+}
+
+TEST_F(CommandLine, SkipsStepsThatAreNotFinite) {
+  const std::string skip = train + "--on-nonfinite skip --metrics m.jsonl ";
+  // Nothing changes at step 5: the weights after it are those after step 4.
+  const std::string five = "train --data 'train_*.bin' --lr 0.1 --quiet "
+                           "--checkpoint-dir ";
+  ASSERT_EQ(run(five + "a --steps 4").code, 0);
+  for (const char *what : {"NAN", "INFINITE"}) {
+    const std::string bad = std::string("BLURT_MOCK_") + what + "_STEP=5";
+    std::string name = std::string("b") + what;
+    ASSERT_EQ(run(five + name + " --steps 5 --on-nonfinite skip", "", bad).code,
+              0);
+    for (const char *file : {"weights", "optimizer"})
+      EXPECT_EQ(
+          readFile(
+              path("a/step-00000004/" + std::string(file) + ".safetensors")),
+          readFile(path(name + "/step-00000005/" + file + ".safetensors")));
+    Outcome skipped = run(skip + "--threads 1", "", bad);
+    ASSERT_EQ(skipped.code, 0) << skipped.err;
+    bool isNan = std::string(what) == "NAN";
+    EXPECT_NE(skipped.err.find(isNan ? "note: step 4: the loss is nan; skipped"
+                                     : "note: step 4: the gradient norm is "
+                                       "inf; skipped"),
+              std::string::npos)
+        << skipped.err;
+    EXPECT_NE(skipped.err.find("note: skipped 1 of 40 steps"),
+              std::string::npos);
+    std::vector<json> metrics = lines("m.jsonl");
+    ASSERT_EQ(metrics.size(), 40u);
+    EXPECT_EQ(metrics[4]["skipped"], true);
+    EXPECT_EQ(metrics[4][isNan ? "loss" : "grad_norm"], nullptr);
+    EXPECT_FALSE(metrics[3].contains("skipped"));
+    EXPECT_FALSE(metrics[5].contains("skipped"));
+    EXPECT_GT(metrics[39]["loss"], 0);
+    Outcome stopped = run(train + "--save w.st", "", bad);
+    EXPECT_EQ(stopped.code, 2);
+    EXPECT_NE(stopped.err.find(isNan ? "error: step 4: the loss is nan"
+                                     : "error: step 4: the gradient norm is "
+                                       "inf"),
+              std::string::npos)
+        << stopped.err;
+    EXPECT_FALSE(std::filesystem::exists(path("w.st")));
+  }
+  expectError(train + "--on-nonfinite ignore", 1,
+              "--on-nonfinite: expected skip or stop, got 'ignore'");
+  expectError(train + "--on-nonfinite skip", 1,
+              "--on-nonfinite skip: this program applies every step", "-plain");
+}
+
+TEST_F(CommandLine, FindsWhatIsNotFinite) {
+  const std::string debug = train + "--debug-nonfinite --on-nonfinite skip ";
+  Outcome skipped =
+      run(debug + "--save a.st", "-debug", "BLURT_MOCK_NAN_STEP=5");
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_NE(skipped.err.find("note: step 4: the loss is nan; the first value "
+                             "that is not finite is of 'scatter at "
+                             "mock.mlir:1': element 0 of 65536 is nan; "
+                             "skipped"),
+            std::string::npos)
+      << skipped.err;
+  // Looking changes nothing.
+  ASSERT_EQ(run(train + "--on-nonfinite skip --save b.st", "-debug",
+                "BLURT_MOCK_NAN_STEP=5")
+                .code,
+            0);
+  EXPECT_EQ(readFile(path("a.st")), readFile(path("b.st")));
+  Outcome stopped =
+      run(train + "--debug-nonfinite", "-debug", "BLURT_MOCK_INFINITE_STEP=3");
+  EXPECT_EQ(stopped.code, 2);
+  EXPECT_NE(stopped.err.find("error: step 2: the gradient norm is inf; the "
+                             "first value that is not finite is of 'norm at "
+                             "mock.mlir:3': element 0 of 1 is inf"),
+            std::string::npos)
+      << stopped.err;
+  stopped = run(train + "--debug-nonfinite --outlier-z 6 --outlier-window 9",
+                "-debug", "BLURT_MOCK_HIGH_STEP=30");
+  EXPECT_NE(stopped.err.find("; all values are finite"), std::string::npos)
+      << stopped.err;
+  expectError(train + "--debug-nonfinite", 1,
+              "--debug-nonfinite: expected a program compiled with bt-compile "
+              "--debug-nonfinite");
+}
+
+TEST_F(CommandLine, SkipsOutliers) {
+  const std::string bad = "BLURT_MOCK_HIGH_STEP=30";
+  const std::string flags =
+      train + "--metrics m.jsonl --on-nonfinite skip --outlier-window 10 "
+              "--outlier-z ";
+  // The loss falls so fast that it is never far above the mean.
+  Outcome none = run(flags + "6");
+  ASSERT_EQ(none.code, 0) << none.err;
+  EXPECT_EQ(none.err.find("skipped"), std::string::npos) << none.err;
+  Outcome skipped = run(flags + "6", "", bad);
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_NE(skipped.err.find("note: step 29: the loss 5"), std::string::npos);
+  EXPECT_NE(skipped.err.find("is an outlier: the limit by the 10 steps before "
+                             "is "),
+            std::string::npos)
+      << skipped.err;
+  std::vector<json> whole = lines("m.jsonl");
+  EXPECT_EQ(whole[29]["skipped"], true);
+  EXPECT_GT(whole[29]["loss"], 50);
+  // Before there are ten steps, and with enough deviations, it counts.
+  EXPECT_EQ(run(flags + "6", "", "BLURT_MOCK_HIGH_STEP=11").err.find("skipped"),
+            std::string::npos);
+  EXPECT_NE(run(flags + "6", "", "BLURT_MOCK_HIGH_STEP=12").err.find("skipped"),
+            std::string::npos);
+  EXPECT_EQ(run(flags + "1e9", "", bad).err.find("skipped"), std::string::npos);
+  Outcome stopped = run(train + "--outlier-window 10 --outlier-z 6", "", bad);
+  EXPECT_EQ(stopped.code, 2);
+  EXPECT_NE(stopped.err.find("error: step 29: the loss 5"), std::string::npos);
+  // A run that went on knows the steps before: of it and of the outlier's.
+  for (const char *steps : {"25", "29", "30", "31"}) {
+    const std::string part =
+        "train --data 'train_*.bin' --lr 0.1 --metrics p.jsonl --on-nonfinite "
+        "skip --outlier-window 10 --outlier-z 6 --resume --checkpoint-dir r" +
+        std::string(steps) + " --steps ";
+    ASSERT_EQ(run(part + steps, "", bad).code, 0);
+    ASSERT_EQ(run(part + "40", "", bad).code, 0);
+    std::vector<json> parts = lines("p.jsonl");
+    ASSERT_EQ(parts.size(), 40u);
+    for (size_t i = 0; i < 40; ++i)
+      for (const char *key : {"loss", "grad_norm", "skipped"})
+        EXPECT_EQ(parts[i].value(key, json()), whole[i].value(key, json()))
+            << key << " at step " << i << ", stopped after " << steps;
+  }
+  expectError(train + "--outlier-z 0", 1,
+              "--outlier-z: expected a number above 0, got 0");
+  expectError(train + "--outlier-z nan", 1, "--outlier-z: expected a number");
+  expectError(train + "--outlier-window 10", 1, "--outlier-z");
+  expectError(train + "--outlier-z 3 --outlier-window 1", 1,
+              "--outlier-window");
+  expectError(train + "--outlier-z 3", 1,
+              "--outlier-z: this program applies every step", "-plain");
 }
 
 TEST_F(CommandLine, Informs) {
@@ -194,6 +337,11 @@ TEST_F(CommandLine, BadUseExitsWithOne) {
               "--lr: expected a number from 0");
   expectError(train + "--beta1 1", 1, "--beta1: expected a number from 0");
   expectError(train + "--min-lr 0.1", 1, "--min-lr: needs --schedule");
+  expectError(train + "--schedule cosine --decay-steps 3", 1,
+              "--decay-steps: needs --schedule wsd");
+  expectError(train + "--schedule wsd --warmup 30 --decay-steps 11", 1,
+              "--decay-steps: expected at most the 10 steps after warm-up, "
+              "got 11");
   expectError(train + "--val-every 2", 1, "--val-every: needs --val");
   expectError(train + "--momentum 0.9", 1,
               "--momentum: this program (optimizer adamw) does not read");
@@ -226,9 +374,17 @@ TEST_F(CommandLine, BadInputExitsWithOne) {
               "got 300");
   expectError(
       train, 1,
-      "this model's inputs (image, label) need a data format that train "
-      "does not read yet",
-      "-classifier");
+      "this model's inputs (left, right) need a data format that train does "
+      "not read yet",
+      "-pairs");
+  expectError(train + "--labels l.idx", 1,
+              "--labels: this model reads tokens, which have no labels");
+  expectError("eval --weights w.st", 1, "eval: expected --data or --hellaswag");
+  expectError("eval --weights w.st --hellaswag h.bin --data val.bin", 1,
+              "--hellaswag");
+  writeFile(path("h.bin"), shardHeader(20240522, 1, 1));
+  expectError("eval --weights w.st --hellaswag h.bin", 1,
+              "h.bin: example 0: the file is truncated");
   expectError(train, 1,
               "entry 'train': scalar 'rho' is not one that train knows",
               "-bad-scalar");

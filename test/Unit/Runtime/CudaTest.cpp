@@ -285,6 +285,41 @@ TEST_F(CudaCommandLine, TimesKernels) {
   EXPECT_EQ(count(readFile(path("log.txt")), "graph"), 0u);
 }
 
+TEST_F(CudaCommandLine, SkipsOnTheDeviceWhatTheHostSkips) {
+  for (const char *bad : {"BLURT_MOCK_NAN_STEP=5", "BLURT_MOCK_HIGH_STEP=20"}) {
+    const std::string flags =
+        train + "--on-nonfinite skip --outlier-z 6 --outlier-window 10 "
+                "--metrics m.jsonl --save ";
+    ASSERT_EQ(run(flags + "host.st", "", bad).code, 0);
+    std::vector<json> host = lines("m.jsonl");
+    Outcome outcome = runCuda(flags + "device.st", bad);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find("note: skipped 1 of 40 steps"),
+              std::string::npos);
+    std::vector<json> device = lines("m.jsonl");
+    ASSERT_EQ(device.size(), host.size());
+    for (size_t i = 0; i < host.size(); ++i)
+      for (const char *key : {"loss", "grad_norm", "skipped"})
+        EXPECT_EQ(device[i].value(key, json()), host[i].value(key, json()))
+            << key << " at step " << i << ", " << bad;
+    EXPECT_EQ(readFile(path("device.st")), readFile(path("host.st")));
+    if (std::string(bad).find("NAN") != std::string::npos) {
+      std::string plain = readFile(path("device.st"));
+      outcome = runCuda(flags + "device.st --debug-nonfinite", bad);
+      EXPECT_NE(outcome.err.find("step 4: the loss is nan; the first value "
+                                 "that is not finite is of 'scatter at "
+                                 "mock.mlir:1': element 0 of 65536 is nan"),
+                std::string::npos)
+          << outcome.err;
+      EXPECT_EQ(readFile(path("device.st")), plain);
+    }
+    // The run that stops has not applied the step either, and ends.
+    outcome = runCuda(train + "--outlier-z 6 --outlier-window 10", bad);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find("error: step "), std::string::npos);
+  }
+}
+
 TEST_F(CudaCommandLine, GraphsChangeNoBits) {
   const std::string flags =
       train +

@@ -604,12 +604,14 @@ int cublasLtMatmulPreferenceSetAttribute(FakePreference *preference,
   return 0;
 }
 int cublasLtMatmulAlgoGetHeuristic(void *, FakeDesc *desc, FakeLayout *,
-                                   FakeLayout *, FakeLayout *, FakeLayout *,
+                                   FakeLayout *, FakeLayout *,
+                                   FakeLayout *output,
                                    FakePreference *preference, int most,
                                    FakeCandidate *candidates, int *count) {
   FAIL_IF_WANTED("cublasLtMatmulAlgoGetHeuristic");
   *count = 0;
-  if (preference->reductions != 2)
+  // In FP32: in the compute type, or in an output of FP32.
+  if (preference->reductions != (output->type == 0 ? 3u : 2u))
     return 15;
   for (uint64_t algorithm = 1; algorithm <= 3 && *count < most; ++algorithm)
     candidates[(*count)++] = {{algorithm}, 256 * algorithm, 0, 1, {}};

@@ -4,12 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Stands in for bt-compile's output: a bigram model over 256 byte tokens, whose
+// Stands in for bt-compile's output, where BLURT_MOCK_NAN_STEP=N and the like
+// make step N a bad one: a bigram model over 256 byte tokens, whose
 // logits are row `token` of one 256×256 parameter, trained by AdamW. A second
 // parameter, stacked and exported transposed, takes no part in the loss and
 // sees only weight decay. Variants by macro:
 //
-//   MOCK_CLASSIFIER    inputs `image` and `label`
+//   MOCK_PAIRS         inputs `left` and `right`
 //   MOCK_BAD_SCALAR    the train entry reads a scalar nobody knows
 //   MOCK_PLAIN         no gradients, no generation, no `clip`
 //   MOCK_SGD           says that its optimizer is sgd
@@ -26,6 +27,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -46,7 +48,8 @@ enum Offset : uint64_t {
   Targets = Tokens + 128,
   Loss = Targets + 128,
   GradNorm = Loss + 64,
-  Scalars = GradNorm + 64,
+  Applied = GradNorm + 64,
+  Scalars = Applied + 64,
   Gradient = Scalars + 16 * 64,
   ScaleGradient = Gradient + kTableBytes,
   TrainEnd = ScaleGradient + 3 * 64,
@@ -61,7 +64,19 @@ enum Offset : uint64_t {
   Workspace = Bias + 64,
   CudaEnd = Workspace + 4096
 };
-enum Scalar { Lr, Beta1, Beta2, Eps, WeightDecay, Clip, Step, Seed, Extra };
+enum Scalar {
+  Lr,
+  Beta1,
+  Beta2,
+  Eps,
+  WeightDecay,
+  Clip,
+  Step,
+  Seed,
+  LossLimit,
+  NormLimit,
+  Extra
+};
 constexpr uint64_t scalarAt(Scalar s) { return Scalars + 64 * uint64_t(s); }
 
 template <typename T> T *at(void *arena, uint64_t offset) {
@@ -109,6 +124,12 @@ double meanLoss(void *arena, int64_t count) {
   return sum / double(count);
 }
 
+/// Whether the variable names this step, counted from 1.
+bool isStep(const char *variable, int64_t number) {
+  const char *value = std::getenv(variable);
+  return value && std::atoll(value) == number;
+}
+
 [[maybe_unused]] void train(void *ctx, void *arena) {
 #if defined(MOCK_DEBUG) || defined(MOCK_USE_RETIRED)
   blurt_debug_use(ctx, at<void>(arena, Tokens), 4 * kTokens,
@@ -127,16 +148,47 @@ double meanLoss(void *arena, int64_t count) {
   for (int64_t i = 0; i < kVocab * kVocab; ++i)
     norm += double(gradient[i]) * gradient[i];
   norm = std::sqrt(norm);
+  int64_t number = *at<int64_t>(arena, scalarAt(Step));
+  if (isStep("BLURT_MOCK_NAN_STEP", number))
+    *at<float>(arena, Loss) = gradient[0] = NAN;
+  if (isStep("BLURT_MOCK_INFINITE_STEP", number))
+    norm = INFINITY;
+  if (isStep("BLURT_MOCK_HIGH_STEP", number))
+    *at<float>(arena, Loss) += 50;
   *at<double>(arena, GradNorm) = norm;
+#if defined(MOCK_DEBUG)
+  blurt_debug_finite(ctx, gradient, kTableBytes, "scatter at mock.mlir:1", 4);
+  blurt_debug_finite(ctx, at<void>(arena, Loss), 4, "mean at mock.mlir:2", 4);
+  blurt_debug_finite(ctx, at<void>(arena, GradNorm), 8, "norm at mock.mlir:3",
+                     8);
+#endif
+#if defined(MOCK_DEBUG) || defined(MOCK_USE_RETIRED)
+  blurt_debug_define(ctx, at<void>(arena, Loss), 4, "op 'mean' result 0");
+  blurt_debug_define(ctx, at<void>(arena, GradNorm), 8, "op 'norm' result 0");
+  blurt_debug_define(ctx, at<void>(arena, Applied), 1, "op 'guard' result 0");
+  blurt_debug_define(ctx, at<void>(arena, Gradient), TrainEnd - Gradient,
+                     "op 'scatter' result 0");
+  blurt_debug_retire(ctx, at<void>(arena, Tokens), 4 * kTokens, "tokens");
+#endif
+#if defined(MOCK_USE_RETIRED)
+  blurt_debug_use(ctx, at<void>(arena, Tokens), 4 * kTokens,
+                  "op 'again' operand 1");
+#endif
 #if defined(MOCK_PLAIN)
   double clip = 0;
 #else
   double clip = scalar(arena, Clip);
+  double loss = double(*at<float>(arena, Loss));
+  bool applied = loss > -INFINITY && loss < scalar(arena, LossLimit) &&
+                 norm < scalar(arena, NormLimit);
+  *at<uint8_t>(arena, Applied) = applied;
+  if (!applied)
+    return;
 #endif
   double factor = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
   double lr = scalar(arena, Lr), b1 = scalar(arena, Beta1),
          b2 = scalar(arena, Beta2);
-  double step = double(*at<int64_t>(arena, scalarAt(Step)));
+  double step = double(number);
   float *table = at<float>(arena, Table), *m = at<float>(arena, Moment1),
         *v = at<float>(arena, Moment2);
   for (int64_t i = 0; i < kVocab * kVocab; ++i) {
@@ -154,17 +206,6 @@ double meanLoss(void *arena, int64_t count) {
       at<float>(arena, Scale + 64 * uint64_t(i))[j] *=
           float(1 - lr * scalar(arena, WeightDecay));
     }
-#if defined(MOCK_DEBUG) || defined(MOCK_USE_RETIRED)
-  blurt_debug_define(ctx, at<void>(arena, Loss), 4, "op 'mean' result 0");
-  blurt_debug_define(ctx, at<void>(arena, GradNorm), 8, "op 'norm' result 0");
-  blurt_debug_define(ctx, at<void>(arena, Gradient), TrainEnd - Gradient,
-                     "op 'scatter' result 0");
-  blurt_debug_retire(ctx, at<void>(arena, Tokens), 4 * kTokens, "tokens");
-#endif
-#if defined(MOCK_USE_RETIRED)
-  blurt_debug_use(ctx, at<void>(arena, Tokens), 4 * kTokens,
-                  "op 'again' operand 1");
-#endif
 }
 
 [[maybe_unused]] void eval(void *ctx, void *arena) {
@@ -238,7 +279,10 @@ void trainEntry(void *ctx, void *arena) {
   blurt_device_product(ctx, 0, matrices[0], matrices[1],
                        at<void>(arena, MatrixC), matrices[2]);
   blurt_launch(ctx, Train, &arena);
+  blurt_debug_finite(ctx, at<void>(arena, Gradient), kTableBytes,
+                     "scatter at mock.mlir:1", 4);
   blurt_launch(ctx, Check, &arena);
+  blurt_debug_finite(ctx, at<void>(arena, Loss), 4, "mean at mock.mlir:2", 4);
 }
 void evalEntry(void *ctx, void *arena) { blurt_launch(ctx, Eval, &arena); }
 void prefillEntry(void *ctx, void *arena) {
@@ -293,9 +337,9 @@ const blurt_tensor kState[] = {
     tensor("table", BLURT_MOMENT2, BLURT_F32, 2, kTableShape, Moment2)};
 
 const blurt_tensor kTrain[] = {
-#if defined(MOCK_CLASSIFIER)
-    tensor("image", BLURT_INPUT, BLURT_F32, 2, kEvalShape, Tokens),
-    tensor("label", BLURT_INPUT, BLURT_I32, 2, kEvalShape, Targets),
+#if defined(MOCK_PAIRS)
+    tensor("left", BLURT_INPUT, BLURT_F32, 2, kEvalShape, Tokens),
+    tensor("right", BLURT_INPUT, BLURT_I32, 2, kEvalShape, Targets),
 #else
     tensor("tokens", BLURT_INPUT, BLURT_I32, 3, kTrainShape, Tokens),
     tensor("targets", BLURT_INPUT, BLURT_I32, 3, kTrainShape, Targets),
@@ -314,6 +358,9 @@ const blurt_tensor kTrain[] = {
 #endif
 #if !defined(MOCK_PLAIN)
     scalarTensor("clip", Clip, BLURT_F64),
+    scalarTensor("loss_limit", LossLimit, BLURT_F64),
+    scalarTensor("norm_limit", NormLimit, BLURT_F64),
+    tensor("applied", BLURT_OUTPUT, BLURT_I1, 0, nullptr, Applied),
     param(tensor("table", BLURT_GRADIENT, BLURT_F32, 2, kTableShape, Gradient),
           "wte.weight", 0, BLURT_INIT_ZEROS, 0, 0),
     stacked(param(tensor("block.{i}.scale", BLURT_GRADIENT, BLURT_F32, 2,
@@ -428,7 +475,12 @@ constexpr const char *kOptimizer = "sgd";
 constexpr const char *kOptimizer = "adamw";
 #endif
 
-const blurt_key_value kMetadata[] = {{"vocab_size", "256"}, {"context", "24"}};
+const blurt_key_value kMetadata[] = {
+#if defined(MOCK_CUDA) || defined(MOCK_DEBUG)
+    {"debug_nonfinite", "1"},
+#endif
+    {"vocab_size", "256"},
+    {"context", "24"}};
 
 } // namespace
 

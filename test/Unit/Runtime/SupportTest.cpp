@@ -19,27 +19,67 @@ using namespace blurt;
 using namespace blurt::test;
 
 TEST(Schedule, Values) {
-  Schedule constant{ScheduleKind::Constant, 2.0, 0, 4, 100};
+  Schedule constant{ScheduleKind::Constant, 2.0, 0, 4, 0, 100};
   EXPECT_DOUBLE_EQ(constant.rate(0), 0.5);
   EXPECT_DOUBLE_EQ(constant.rate(3), 2.0);
   EXPECT_DOUBLE_EQ(constant.rate(99), 2.0);
 
-  Schedule linear{ScheduleKind::Linear, 1.0, 0.2, 10, 110};
+  Schedule linear{ScheduleKind::Linear, 1.0, 0.2, 10, 0, 110};
   EXPECT_DOUBLE_EQ(linear.rate(9), 1.0);
   EXPECT_DOUBLE_EQ(linear.rate(10), 1.0);
   EXPECT_DOUBLE_EQ(linear.rate(60), 0.6);
   EXPECT_NEAR(linear.rate(109), 0.208, 1e-12);
   EXPECT_DOUBLE_EQ(linear.rate(500), 0.2);
 
-  Schedule cosine{ScheduleKind::Cosine, 6e-4, 6e-5, 0, 100};
+  Schedule cosine{ScheduleKind::Cosine, 6e-4, 6e-5, 0, 0, 100};
   EXPECT_DOUBLE_EQ(cosine.rate(0), 6e-4);
   EXPECT_DOUBLE_EQ(cosine.rate(50), 3.3e-4);
   EXPECT_NEAR(cosine.rate(25), 6e-5 + 5.4e-4 * 0.85355339059327373, 1e-15);
   EXPECT_DOUBLE_EQ(cosine.rate(100), 6e-5);
 
   // Warm-up as long as the run, or longer, divides by nothing.
-  Schedule allWarm{ScheduleKind::Cosine, 1.0, 0, 10, 10};
+  Schedule allWarm{ScheduleKind::Cosine, 1.0, 0, 10, 0, 10};
   EXPECT_DOUBLE_EQ(allWarm.rate(9), 1.0);
+
+  Schedule wsd{ScheduleKind::WarmupStableDecay, 2.0, 0.5, 10, 20, 100};
+  EXPECT_DOUBLE_EQ(wsd.rate(4), 1.0);
+  for (int64_t step : {9, 10, 50, 79, 80})
+    EXPECT_DOUBLE_EQ(wsd.rate(step), 2.0) << step;
+  EXPECT_DOUBLE_EQ(wsd.rate(90), 1.25);
+  EXPECT_NEAR(wsd.rate(99), 0.575, 1e-12);
+  EXPECT_DOUBLE_EQ(wsd.rate(100), 0.5);
+  // No decay at all, and decay from the end of warm-up.
+  EXPECT_DOUBLE_EQ(
+      (Schedule{ScheduleKind::WarmupStableDecay, 2.0, 0, 0, 0, 9}.rate(8)),
+      2.0);
+  EXPECT_DOUBLE_EQ(
+      (Schedule{ScheduleKind::WarmupStableDecay, 2.0, 0, 1, 8, 9}.rate(5)),
+      1.0);
+}
+
+TEST(Schedule, FollowsItsFormulas) {
+  const double pi = std::acos(-1.0), peak = 3e-4, least = 2e-5;
+  for (int64_t warmup : {0, 1, 7})
+    for (int64_t steps : {20, 33})
+      for (int64_t decay : {1, 5, 13})
+        for (int64_t s = 0; s < steps; ++s) {
+          auto rate = [&](ScheduleKind kind) {
+            return Schedule{kind, peak, least, warmup, decay, steps}.rate(s);
+          };
+          double x = double(s - warmup) / double(steps - warmup);
+          double d =
+              double(std::max<int64_t>(0, s - (steps - decay))) / double(decay);
+          double expected[] = {peak, peak - (peak - least) * x,
+                               (peak + least) / 2 +
+                                   (peak - least) / 2 * std::cos(pi * x),
+                               peak - (peak - least) * d};
+          for (int kind = 0; kind < 4; ++kind)
+            EXPECT_NEAR(rate(ScheduleKind(kind)),
+                        s < warmup ? peak * double(s + 1) / double(warmup)
+                                   : expected[kind],
+                        1e-18)
+                << kind << " at step " << s;
+        }
 }
 
 TEST(Convert, Bf16RoundsToNearestEven) {

@@ -9,7 +9,8 @@ from .runs import PANELS, smoothed
 matplotlib.use("Agg")
 from matplotlib.figure import Figure  # noqa: E402
 
-STYLES = {"val_loss": {"linestyle": "none", "marker": "o", "markersize": 4}}
+POINTS = {"linestyle": "none", "marker": "o", "markersize": 4}
+STYLES = {"val_loss": POINTS, "val_accuracy": POINTS}
 
 
 def draw(runs, window):

@@ -9,6 +9,7 @@ from btdata.common import os_problem, problem
 # whether its axis is logarithmic if all values are positive.
 PANELS = (
     (("loss", "val_loss"), "loss", False),
+    (("val_accuracy",), "accuracy", False),
     (("lr",), "learning rate", False),
     (("grad_norm",), "gradient norm", True),
     (("tokens_per_s",), "tokens/s", False),
@@ -47,6 +48,7 @@ class Run:
         for key, value in record.items():
             if key == "step" or isinstance(value, bool):
                 continue
+            # `train` writes null for a number that is not finite.
             if isinstance(value, (int, float)) and math.isfinite(value):
                 steps, values = self.series.setdefault(key, ([], []))
                 steps.append(step)
