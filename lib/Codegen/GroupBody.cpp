@@ -287,41 +287,6 @@ Value GroupBody::loadTable(LoadOp load, Varies varies, Point &point,
       });
 }
 
-/// A quotient by what does not vary along the vector is a product with its
-/// reciprocal, within 1.5 units in the last place: (a · 2^k) · 1/(d · 2^k),
-/// with k such that the reciprocal is normal.
-Value GroupBody::divideBy(Value divisor, Value dividend, Point &point,
-                          Scope &scope) {
-  Scope &outer =
-      plan.isGlobal(divisor) ? global : *point.scopes[plan.classOf(divisor)];
-  auto [it, isNew] = outer.reciprocals.try_emplace(divisor);
-  if (isNew) {
-    Value d = get(divisor, point);
-    b.setInsertionPoint(outer.anchor);
-    Type type = d.getType();
-    Value size = math::AbsFOp::create(b, d);
-    auto pick = [&](arith::CmpFPredicate predicate, double bound, double factor,
-                    Value otherwise) -> Value {
-      Value is =
-          arith::CmpFOp::create(b, predicate, size, b.constant(type, bound));
-      return arith::SelectOp::create(b, is, b.constant(type, factor),
-                                     otherwise);
-    };
-    Value factor = pick(
-        arith::CmpFPredicate::OLT, 0x1p-100, 0x1p64,
-        pick(arith::CmpFPredicate::OGT, 0x1p100, 0x1p-64, b.constant(type, 1)));
-    Value reciprocal = arith::DivFOp::create(
-        b, b.constant(type, 1), arith::MulFOp::create(b, d, factor));
-    outer.reciprocals[divisor] = {factor, reciprocal};
-  }
-  auto [factor, reciprocal] = outer.reciprocals.lookup(divisor);
-  Value result = get(dividend, point);
-  b.setInsertionPoint(scope.anchor);
-  for (Value by : {factor, reciprocal})
-    result = arith::MulFOp::create(b, result, b.splat(by));
-  return result;
-}
-
 /// Lanes compare the low half of the distance from the first one.
 Value GroupBody::compareIndex(arith::CmpIOp compare, Point &point,
                               Scope &scope) {
@@ -347,12 +312,6 @@ Value GroupBody::compareIndex(arith::CmpIOp compare, Point &point,
 }
 
 Value GroupBody::emitCheaply(Operation *op, Point &point, Scope &scope) {
-  if (auto divide = dyn_cast<arith::DivFOp>(op)) {
-    Value divisor = divide.getRhs();
-    if (divide.getType().isF32() && (plan.classOf(divide.getLhs()) & kVector) &&
-        (plan.isGlobal(divisor) || !(plan.classOf(divisor) & kVector)))
-      return divideBy(divisor, divide.getLhs(), point, scope);
-  }
   auto compare = dyn_cast<arith::CmpIOp>(op);
   if (compare && (compare.getPredicate() == arith::CmpIPredicate::eq ||
                   compare.getPredicate() == arith::CmpIPredicate::ne))

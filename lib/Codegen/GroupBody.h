@@ -25,9 +25,6 @@ struct Scope {
   Operation *anchor = nullptr;
   DenseMap<Value, Value> values;
   DenseMap<const Operand *, Value> pointers;
-  /// Of a divisor: a power of two that keeps it in range, and the reciprocal of
-  /// their product.
-  DenseMap<Value, std::pair<Value, Value>> reciprocals;
 };
 
 /// One vector of points, and the scopes around it by what varies there.
@@ -85,7 +82,6 @@ private:
   /// A vector of `op` in fewer instructions than one for each lane, on a
   /// device; null if there is no such way.
   Value emitCheaply(Operation *op, Point &point, Scope &scope);
-  Value divideBy(Value divisor, Value dividend, Point &point, Scope &scope);
   Value compareIndex(arith::CmpIOp compare, Point &point, Scope &scope);
   Value pointerTo(const Operand &operand, Varies varies, Point &point);
   Value vectorOffset(const Operand &operand, Value start);

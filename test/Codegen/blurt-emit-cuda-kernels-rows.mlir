@@ -12,14 +12,19 @@
 // CHECK-SAME: shared_bytes = 0 : i64, source = "long at {{[^"]*}}", symbol = "bt_long_1"
 // CHECK-SAME: shared_bytes = 200000 : i64, source = "long at {{[^"]*}}", symbol = "bt_long_1"
 // CHECK: gpu.module @kernels {
-// Maximum and sum in one pass, and one quotient a row.
+// Maximum and sum in one pass; quotients by the sum stay quotients.
 // CHECK: llvm.func @bt_short_0
 // CHECK: arith.maximumf {{.*}} : vector<4xf32>
 // CHECK: math.exp {{.*}} : vector<4xf32>
 // CHECK: nvvm.barrier
-// CHECK: arith.divf {{.*}} : f32
-// CHECK-NOT: arith.divf
+// CHECK: arith.divf {{.*}} : vector<4xf32>
 // CHECK: llvm.func @bt_long_1
+// What a row adds to its result is read before its sum is taken.
+// CHECK: llvm.func @bt_kept_2
+// CHECK-COUNT-2: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+// CHECK: nvvm.shfl.sync
+// CHECK-NOT: llvm.load
+// CHECK: llvm.store {{.*}} vector<4xf32>
 // CHECK: gpu.module @kernels_sm_90a {
 // CHECK-NOT: llvm.func @bt_short_0
 // CHECK: llvm.func @bt_long_1
@@ -48,6 +53,15 @@ func.func @run(%ctx: !llvm.ptr, %arena: memref<4194304xi8>) {
     %sum = blurt.reduce sum %exp : f32
     %p = arith.divf %exp, %sum : f32
     blurt.group_yield %p : f32
+  }
+  %u = blurt.slot %arena offset 3145728 : memref<4194304xi8> -> memref<8x128xf32>
+  %v = blurt.slot %arena offset 3149824 : memref<4194304xi8> -> memref<8x128xf32>
+  blurt.group "kept" domain [8, 128] reduce [1] ins(%u [#id] : memref<8x128xf32>, %v [#id] : memref<8x128xf32>) outs(%u [#id] : memref<8x128xf32>) {
+  ^bb0(%e: f32, %f: f32):
+    %sum = blurt.reduce sum %e : f32
+    %p = arith.mulf %e, %sum : f32
+    %q = arith.addf %p, %f : f32
+    blurt.group_yield %q : f32
   }
   return
 }

@@ -14,6 +14,11 @@
 // CHECK-SAME: symbol = "bt_scatter_add_1"
 // CHECK: llvm.func @bt_scatter_add_sort_0
 // CHECK: llvm.atomicrmw add {{.*}} !llvm.ptr<3>, i32
+// A lane reads no count but the one that it turns into a beginning.
+// CHECK-COUNT-2: nvvm.barrier
+// CHECK: %[[COUNT:.*]] = scf.if %{{.*}} -> (i32) {
+// CHECK-NEXT: llvm.load {{.*}} : !llvm.ptr<3> -> i32
+// CHECK: nvvm.shfl.sync {{ *}}up %{{.*}}, %[[COUNT]],
 // CHECK: nvvm.match.sync any
 // CHECK: llvm.func @bt_scatter_add_1
 // CHECK-COUNT-16: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xf32>

@@ -13,7 +13,7 @@
 // CHECK-SAME: k = 64 : i64, lda = 64 : i64, ldb = 64 : i64, ldc = 512 : i64, m = 512 : i64, n = 512 : i64,
 // CHECK-SAME: trans_a = 0 : i64, trans_b = 1 : i64}]
 // CHECK-SAME: kernels = [{block = array<i32: 256, 1, 1>, bytes = 262144 : i64, flops = 32768 : i64, grid = array<i32: 32, 1, 1>, num_args = 2 : i64, shared_bytes = 0 : i64, source = "square at {{.*}}blurt-emit-cuda-kernels.mlir:{{[0-9]+}}:{{[0-9]+}}", symbol = "bt_square_0"}
-// CHECK-SAME: bytes = 133120 : i64, flops = 32768 : i64, grid = array<i32: 64, 1, 1>, {{.*}}symbol = "bt_rows_1"
+// CHECK-SAME: bytes = 133120 : i64, flops = 32768 : i64, grid = array<i32: 128, 1, 1>, {{.*}}symbol = "bt_rows_1"
 // CHECK-SAME: block = array<i32: 256, 1, 1>, bytes = 131584 : i64, flops = 32768 : i64, grid = array<i32: 1, 2, 1>, num_args = 3 : i64, {{.*}}symbol = "bt_columns_2"
 // CHECK-SAME: bytes = 768 : i64, flops = 0 : i64, {{.*}}symbol = "bt_columns_combine_3"
 // CHECK-SAME: bytes = 262144 : i64, flops = 65536 : i64, {{.*}}num_args = 2 : i64, {{.*}}symbol = "bt_total_4"

@@ -56,7 +56,8 @@ blu.step @unit program(train) (%x: tensor<3x1xf32> {blu.tensor = {name = "x", ro
 // CHECK: %[[D:.*]] = arith.subf %{{.*}}, %[[M]]
 // CHECK: %[[E:.*]] = math.exp %[[D]]
 // CHECK: %[[S:.*]] = blurt.reduce sum %[[E]]
-// CHECK: arith.divf %[[E]], %[[S]]
+// CHECK: %[[R:.*]] = arith.divf %{{.*}}, %[[S]]
+// CHECK: arith.mulf %[[E]], %[[R]]
 
 blu.step @softmax_columns program(train) (%x: tensor<3x5x2xf32> {blu.tensor = {name = "x", role = "input"}})
     -> (tensor<3x5x2xf32> {blu.tensor = {name = "r0", role = "output"}}) {

@@ -15,6 +15,9 @@ using namespace mlir::blurt;
 
 /// Keys whose scores lie in shared memory at a time.
 static constexpr int32_t kScoreColumns = 32;
+/// Chunks that a loop of a product takes at a time: more of them measured
+/// slower. Loops stay loops; without one, registers spill.
+static constexpr int32_t kChunks = 2;
 static constexpr double kInf = std::numeric_limits<double>::infinity();
 
 ScoreMask::Cell ScoreMask::cell(int32_t row, int32_t rows, int32_t column,
@@ -83,14 +86,6 @@ Value CoreBlock::reduceLanes(Value value,
   return value;
 }
 
-int32_t CoreBlock::getStep(int32_t count, int32_t products) {
-  constexpr int32_t kProducts = 512;
-  int32_t step = 1;
-  while (count % (4 * step) == 0 && 2 * step * products <= kProducts)
-    step *= 2;
-  return step;
-}
-
 Patch CoreBlock::scores(Value rows, Value tile, const ScoreMask &mask) {
   Value a = ownRows.at(b, rows, 0, 0), c = tileRows.at(b, tile, 0, 0);
   int32_t aPitch = band() * rowLayout.pitch;
@@ -99,12 +94,11 @@ Patch CoreBlock::scores(Value rows, Value tile, const ScoreMask &mask) {
   auto isHidden = [&](int32_t i, int32_t j) {
     return cell(mask, i, j) == ScoreMask::Hidden;
   };
-  int32_t step = getStep(depthChunks, 4 * tiles.rowTiles * perThread);
   auto addChunks = [&](Value index, ValueRange sums) {
     Patch sum(zero.rows, zero.columns, sums);
     Value offset = b.shiftLeft(index, 4);
     Value aChunk = b.advance(a, offset), cChunk = b.advance(c, offset);
-    for (int32_t chunk = 0; chunk != step; ++chunk) {
+    for (int32_t chunk = 0; chunk != kChunks; ++chunk) {
       SmallVector<SmallVector<Value>> columns(sum.columns);
       for (int32_t i = 0; i != sum.rows; ++i) {
         SmallVector<Value> row;
@@ -127,7 +121,7 @@ Patch CoreBlock::scores(Value rows, Value tile, const ScoreMask &mask) {
   };
   return Patch(
       zero.rows, zero.columns,
-      b.loop(b.i32(0), b.i32(depthChunks), step, zero.values, addChunks));
+      b.loop(b.i32(0), b.i32(depthChunks), kChunks, zero.values, addChunks));
 }
 
 void CoreBlock::storeScores(Patch &p, Value scoreTile, int32_t column) {
@@ -146,15 +140,14 @@ void CoreBlock::multiplySegment(Patch &sum, int32_t from, int32_t to,
     return;
   int32_t width = sum.columns, scorePitch = band() * scoreLayout.pitch;
   ValueRange all(sum.values);
-  int32_t step = getStep(count / 4, 4 * (to - from) * width);
   SmallVector<Value> values = b.loop(
-      b.i32(0), b.i32(count / 4), step,
+      b.i32(0), b.i32(count / 4), kChunks,
       all.slice(from * width, (to - from) * width),
       [&](Value index, ValueRange sums) {
         Patch next(to - from, width, sums);
         Value a = b.advance(scores, b.shiftLeft(index, 4));
         Value c = b.advance(tile, b.mul(index, 4 * tileLayout.pitch));
-        for (int32_t chunk = 0; chunk != step; ++chunk) {
+        for (int32_t chunk = 0; chunk != kChunks; ++chunk) {
           SmallVector<SmallVector<Value>> rows;
           for (int32_t i = from; i != to; ++i)
             rows.push_back(

@@ -77,10 +77,6 @@ struct CoreBlock {
     return b.add(b.add(first, ownRow), band() * i);
   }
 
-  /// How many of `count` steps of a product a loop takes at a time, if one is
-  /// `products` multiply-adds: enough to hide loads, few enough to be cached.
-  /// Loops stay loops; without one, registers spill.
-  static int32_t getStep(int32_t count, int32_t products);
   /// rows · tileᵀ: each of the block's own rows with each of a tile.
   Patch scores(Value rows, Value tile, const ScoreMask &mask);
   /// Stores the columns from `column` on that fit into the tile of scores.

@@ -213,21 +213,22 @@ void KeyBlock::toProbabilities(Patch &p, Value first, Value origin,
                                const ScoreMask &mask) {
   // Keys that do not exist have scores of 0, which may be far above any lse.
   bool hasTail = !block.masked && shape.keys % c.rowCount != 0;
+  Value key = c.row(first, 0), ahead; // of the first column
+  if (mask.kind != ScoreMask::All)
+    ahead = b.sub(b.sub(key, block.offset), b.add(origin, c.x));
   for (int32_t j = 0; j != p.columns; ++j) {
     Value lse = b.mulF(scalar(lseTile, j), b.f32(-M_LOG2E));
-    Value column = b.add(origin, b.add(c.x, c.laneColumns * j));
     for (int32_t i = 0; i != p.rows; ++i) {
       ScoreMask::Cell cell = c.cell(mask, i, j);
       Value &value = p.at(i, j);
       if (cell == ScoreMask::Hidden)
         continue;
       value = getProbability(b, value, shape.scale, lse);
-      Value key = c.row(first, i), seen;
+      Value seen;
       if (hasTail)
-        seen = b.lessThan(key, shape.keys);
+        seen = b.lessThan(key, shape.keys - c.band() * i);
       else if (cell == ScoreMask::Partial)
-        seen = b.compare(arith::CmpIPredicate::sle, b.sub(key, block.offset),
-                         column);
+        seen = b.lessThan(ahead, c.laneColumns * j - c.band() * i + 1);
       if (seen)
         value = b.select(seen, value, b.f32(0));
     }
@@ -368,18 +369,19 @@ struct GradQTile {
     }
   }
   void multiplySegment(Patch &sum, int32_t from, int32_t key, int32_t count) {
+    constexpr int32_t kKeys = 8;
+    assert(count % kKeys == 0 && "odd number of keys");
     int32_t skipped = 4 * from * width;
-    int32_t step = CoreBlock::getStep(count, (sum.rows - 4 * from) * width);
     Value ds = reads.at(b, k.scoreTile, key, 0);
     Value kRow = across.at(b, k.kTile, key, 0);
     SmallVector<Value> values =
-        b.loop(b.i32(0), b.i32(count), step,
+        b.loop(b.i32(0), b.i32(count), kKeys,
                ValueRange(sum.values).drop_front(skipped),
                [&](Value index, ValueRange sums) {
                  Patch next(sum.rows - 4 * from, width, sums);
                  Value a = b.advance(ds, b.mul(index, c.scoreLayout.pitch));
                  Value row = b.advance(kRow, b.mul(index, c.rowLayout.pitch));
-                 for (int32_t e = 0; e != step; ++e) {
+                 for (int32_t e = 0; e != kKeys; ++e) {
                    SmallVector<Value> queries;
                    for (int32_t group = from; group != groups; ++group)
                      llvm::append_range(

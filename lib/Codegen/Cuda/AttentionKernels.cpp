@@ -200,7 +200,10 @@ static AttentionTiles getMergedTiles(const AttentionShape &shape, bool hopper) {
     tiles.warps = 8;
   if (shape.depth <= 64) {
     tiles.rowTiles = 8;
-    tiles.columns = hopper ? 128 : 64;
+    // Masks by row and several heads take registers.
+    bool narrow = shape.causal && shape.heads != shape.keyHeads &&
+                  (shape.keys - shape.queries) % 128 != 0;
+    tiles.columns = hopper && !narrow ? 128 : 64;
   } else {
     tiles.rowTiles = 4;
     tiles.columns = hopper ? 64 : 32;

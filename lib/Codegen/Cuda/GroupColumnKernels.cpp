@@ -16,7 +16,8 @@ using namespace mlir::blurt;
 /// Column: rows of a trip, and of a long body.
 static constexpr int64_t kColumnUnroll = 4;
 static constexpr int64_t kHeavyColumnUnroll = 2;
-/// Column: blocks on a multiprocessor, which bound the registers.
+/// Column: blocks on a multiprocessor, which bound the registers, if parts of
+/// the columns make that many.
 static constexpr int32_t kColumnBlocks = 2;
 
 int64_t DeviceGroupEmitter::partialBytes(ReduceOp reduce) const {
@@ -130,7 +131,7 @@ DeviceLaunch DeviceGroupEmitter::emitColumn() {
   launch.block = {int32_t(threads), 1, 1};
   launch.grid = {int32_t(plan.taskPoints * schedule.columnBlocks),
                  int32_t(schedule.splits), 1};
-  if (schedule.lanesY > 1)
+  if (schedule.splits > 1 && schedule.lanesY > 1)
     b.getKernel()->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                            b.getI32IntegerAttr(kColumnBlocks));
   auto [x, y, number, columnBlock, active, start] = findColumns();

@@ -30,6 +30,11 @@ void DeviceGroupEmitter::setRowValues(MutableArrayRef<ReduceOp> reduces,
     task.values[reduce] = sum;
 }
 
+static bool isOfTask(const GroupPlan &plan, const Operand &operand) {
+  return llvm::any_of(plan.taskDims,
+                      [&](unsigned dim) { return operand.strides[dim] != 0; });
+}
+
 void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
   Operation *end = &*b.getInsertionPoint();
   int64_t count = llvm::divideCeil(schedule.vectors, schedule.threads);
@@ -49,6 +54,15 @@ void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
   auto pointOf = [&](int64_t i) {
     return Point{{&task, &scopes[i], &task, &scopes[i]}, starts[i], {}};
   };
+  // What each row reads anew is read before anything is written, so that loads
+  // overlap.
+  for (int64_t i = 0; i < count; ++i)
+    for (auto [operand, argument] :
+         llvm::zip(plan.inputs, group.getBodyBlock()->getArguments()))
+      if (plan.classOf(argument) == kVector && isOfTask(plan, operand)) {
+        Point point = pointOf(i);
+        get(argument, point);
+      }
   for (auto &reduces : plan.phases) {
     SmallVector<Value> sums = identities(reduces);
     for (int64_t i = 0; i < count; ++i) {

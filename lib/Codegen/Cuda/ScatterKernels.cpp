@@ -299,8 +299,11 @@ DeviceLaunch Scatter::emitSort(gpu::GPUModuleOp module, Location loc,
         b.i32(0), b.i32(setRows), 32, base, [&](Value first, ValueRange sums) {
           Value row = b.add(first, lane);
           Value isRow = b.lessThan(row, setRows);
-          Value slot = at32(counts, b.min(row, setRows - 1));
-          Value number = b.select(isRow, b.load(i32, slot, 4), b.i32(0));
+          Value slot = at32(counts, row);
+          // A lane reads no slot but the one that it writes.
+          Value number = b.branch(isRow, ValueRange(b.i32(0)), [&] {
+            return SmallVector<Value>{b.load(i32, slot, 4)};
+          })[0];
           Value sum = number;
           for (int32_t step = 1; step < 32; step *= 2) {
             Value other = shuffle(b, sum, b.i32(step), NVVM::ShflKind::up);

@@ -87,13 +87,13 @@ static LoweringResult lowerCrossEntropyGrad(blu::CrossEntropyGradOp op,
         Type compute = in[0].getType();
         Value max = b.reduceMax(in[0]);
         Value e = b.exp(b.sub(in[0], max));
-        Value sum = b.reduceSum(e);
+        Value scale = b.div(b.constant(compute, 1), b.reduceSum(e));
         Value ignored = isIgnored(b, in[1], ignore);
         Value isLabel = b.compare(ComparePredicate::EQ, b.index(1),
                                   b.cast(in[1], elementType(targets), i64));
         Value zero = b.constant(compute, 0);
         Value hot = b.select(isLabel, b.constant(compute, 1), zero);
-        Value d = b.mul(b.sub(b.div(e, sum), hot), in[2]);
+        Value d = b.mul(b.sub(b.mul(e, scale), hot), in[2]);
         return {b.select(ignored, zero, d)};
       });
   return SmallVector<Value>{l.reshape(result.getResult(0), type.getShape())};

@@ -128,7 +128,7 @@ static LoweringResult lowerAlongDim(OpTy op, Lowering &l, StringRef kernel,
 static LoweringResult lowerSoftmax(blu::SoftmaxOp op, Lowering &l) {
   return lowerAlongDim(op, l, "softmax", [](Body &b, Value x, Value max) {
     Value e = b.exp(b.sub(x, max));
-    return b.div(e, b.reduceSum(e));
+    return b.mul(e, b.div(b.constant(x.getType(), 1), b.reduceSum(e)));
   });
 }
 

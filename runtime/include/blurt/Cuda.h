@@ -268,9 +268,9 @@ private:
 };
 
 /// Times candidates of every product of `program` and writes the best to
-/// `path`.
+/// `path`: what the library proposes, with `search` also variants of it.
 void tuneProducts(const blurt_program &program, int64_t device, int repeat,
-                  const std::string &path, bool quiet);
+                  bool search, const std::string &path, bool quiet);
 
 } // namespace blurt
 

@@ -107,6 +107,18 @@ enum DescAttribute : int {
 
 enum LayoutAttribute : int { LayoutBatch = 5, LayoutBatchStride = 6 };
 
+/// What an algorithm can do: lists of uint32_t.
+enum AlgorithmCapability : int { CapTiles = 6, CapStages = 13 };
+/// How it is configured. Clusters are of uint16_t, the others of uint32_t.
+enum AlgorithmAttribute : int {
+  ConfigTile = 1,
+  ConfigSwizzle = 4,
+  ConfigStages = 6,
+  ConfigCluster = 8
+};
+/// The library's numbers of cluster shapes: chosen by itself, 1×1 to 8×4.
+constexpr uint16_t kClusterAuto = 0, kFirstCluster = 2, kLastCluster = 16;
+
 enum PreferenceAttribute : int {
   PreferWorkspaceBytes = 1,
   PreferReductions = 3,
@@ -202,6 +214,10 @@ constexpr uint32_t kReductionsInPlace = 1;
     Candidate *, int *)                                                        \
   F(AlgoCheck, "cublasLtMatmulAlgoCheck", Handle, MatmulDesc, MatrixLayout,    \
     MatrixLayout, MatrixLayout, MatrixLayout, const Algorithm *, Candidate *)  \
+  F(AlgoCap, "cublasLtMatmulAlgoCapGetAttribute", const Algorithm *,           \
+    AlgorithmCapability, void *, size_t, size_t *)                             \
+  F(AlgoSet, "cublasLtMatmulAlgoConfigSetAttribute", Algorithm *,              \
+    AlgorithmAttribute, const void *, size_t)                                  \
   F(Matmul, "cublasLtMatmul", Handle, MatmulDesc, const void *, const void *,  \
     MatrixLayout, const void *, MatrixLayout, const void *, const void *,      \
     MatrixLayout, void *, MatrixLayout, const Algorithm *, void *, size_t,     \

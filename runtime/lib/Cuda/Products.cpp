@@ -8,9 +8,11 @@
 #include "blurt/Error.h"
 #include "blurt/Program.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 using namespace blurt;
 using nlohmann::ordered_json;
@@ -239,6 +241,61 @@ std::vector<cuda::Candidate> CudaProducts::candidates(int32_t index,
     return c.state != 0 || c.workspaceBytes > workspaceBytes;
   });
   return proposed;
+}
+
+std::vector<cuda::Candidate> CudaProducts::variants(int32_t index,
+                                                    int most) const {
+  const Problem &p = problems[size_t(index)];
+  std::vector<cuda::Candidate> found = candidates(index, most);
+  auto add = [&](const cuda::Algorithm &algorithm) {
+    auto isSame = [&](const cuda::Candidate &c) {
+      return std::memcmp(&c.algorithm, &algorithm, sizeof(algorithm)) == 0;
+    };
+    if (std::any_of(found.begin(), found.end(), isSame))
+      return;
+    cuda::Candidate checked = {};
+    // Most combinations are none that the library has.
+    if (api.AlgoCheck(handle, p.desc, p.first, p.second, p.result, p.result,
+                      &algorithm, &checked) != 0 ||
+        checked.state != 0 || checked.workspaceBytes > workspaceBytes)
+      return;
+    checked.algorithm = algorithm;
+    found.push_back(checked);
+  };
+  auto list = [&](const cuda::Algorithm &algorithm,
+                  cuda::AlgorithmCapability capability) {
+    uint32_t ids[256];
+    size_t bytes = 0;
+    if (api.AlgoCap(&algorithm, capability, ids, sizeof(ids), &bytes) != 0)
+      bytes = 0;
+    return std::vector<uint32_t>(ids, ids + bytes / sizeof(uint32_t));
+  };
+  auto with = [&](cuda::Algorithm algorithm, cuda::AlgorithmAttribute attribute,
+                  auto value) -> std::optional<cuda::Algorithm> {
+    if (api.AlgoSet(&algorithm, attribute, &value, sizeof(value)) != 0)
+      return std::nullopt;
+    return algorithm;
+  };
+  for (size_t i = 0, proposed = found.size(); i < proposed; ++i) {
+    cuda::Algorithm base = found[i].algorithm;
+    for (uint32_t stages : list(base, cuda::CapStages))
+      if (auto changed = with(base, cuda::ConfigStages, stages))
+        add(*changed);
+    for (uint32_t swizzle : {0u, 1u})
+      if (auto changed = with(base, cuda::ConfigSwizzle, swizzle))
+        add(*changed);
+    for (uint32_t tile : list(base, cuda::CapTiles)) {
+      auto tiled = with(base, cuda::ConfigTile, tile);
+      if (!tiled)
+        continue;
+      add(*tiled);
+      for (uint16_t cluster = cuda::kFirstCluster;
+           cluster <= cuda::kLastCluster; ++cluster)
+        if (auto changed = with(*tiled, cuda::ConfigCluster, cluster))
+          add(*changed);
+    }
+  }
+  return found;
 }
 
 void CudaProducts::setAlgorithm(int32_t index,

@@ -41,6 +41,10 @@ public:
 
   /// What the heuristic proposes for a product, the best first.
   std::vector<cuda::Candidate> candidates(int32_t index, int most) const;
+  /// Those, and what becomes of them with other tiles, clusters, stages and
+  /// orders of tiles, as far as the library can run it. Sums are added in the
+  /// same order as in what was proposed.
+  std::vector<cuda::Candidate> variants(int32_t index, int most) const;
   void setAlgorithm(int32_t index, const cuda::Algorithm &algorithm);
 
   /// Queues a product; returns the library's status and the function at fault.

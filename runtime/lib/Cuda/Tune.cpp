@@ -24,6 +24,9 @@ namespace {
 
 constexpr int kCandidates = 32;
 constexpr int kRounds = 3;
+/// Of a search: runs of the first measurement, and how many go on from there.
+constexpr int kQuickRuns = 2;
+constexpr size_t kFinalists = 8;
 /// What is less of a gain is noise.
 constexpr double kWorthwhile = 0.98;
 /// Filled before the clock starts, so that the queue stays ahead.
@@ -57,8 +60,8 @@ private:
 
 class Tuner {
 public:
-  Tuner(const blurt_program &program, int64_t ordinal, int repeat)
-      : code(*program.device), repeat(repeat),
+  Tuner(const blurt_program &program, int64_t ordinal, int repeat, bool search)
+      : code(*program.device), repeat(repeat), search(search),
         device(resolveDevice(ordinal), requiredCudaVersion(program)),
         backend(createCudaBackend(device)), allocator(*backend),
         workspace(allocator, code.workspace_bytes, "the workspace of products"),
@@ -75,16 +78,20 @@ public:
   ordered_json tune(int32_t index, bool quiet) {
     const blurt_device_gemm &g = code.gemms[index];
     std::vector<cuda::Candidate> candidates =
-        products.candidates(index, kCandidates);
+        search ? products.variants(index, kCandidates)
+               : products.candidates(index, kCandidates);
     if (candidates.empty())
       products.choose(); // Throws, saying which product has none.
     Operands operands(*this, g);
+    size_t tried = candidates.size();
+    if (search)
+      keepFastest(index, operands, candidates);
     std::vector<double> best(candidates.size(), HUGE_VAL);
     // Round by round, so that a drift of the clocks meets all alike.
     for (int round = 0; round < kRounds; ++round)
       for (size_t i = 0; i < candidates.size(); ++i) {
         products.setAlgorithm(index, candidates[i].algorithm);
-        best[i] = std::min(best[i], time(index, operands));
+        best[i] = std::min(best[i], time(index, operands, repeat));
       }
     size_t winner =
         size_t(std::min_element(best.begin(), best.end()) - best.begin());
@@ -98,7 +105,7 @@ public:
     item["algorithm"] = algorithmText(candidates[winner].algorithm);
     item["us"] = best[winner];
     item["heuristic_us"] = best[0];
-    item["candidates"] = candidates.size();
+    item["candidates"] = tried;
     return item;
   }
 
@@ -135,8 +142,32 @@ private:
     Buffer a, b, c, extra;
   };
 
-  /// Microseconds of one product.
-  double time(int32_t index, const Operands &o) {
+  /// Leaves the heuristic's first choice and the fastest others, by one short
+  /// measurement of each.
+  void keepFastest(int32_t index, const Operands &o,
+                   std::vector<cuda::Candidate> &candidates) {
+    std::vector<std::pair<double, size_t>> order;
+    for (size_t i = 1; i < candidates.size(); ++i) {
+      products.setAlgorithm(index, candidates[i].algorithm);
+      if (canRun(index, o))
+        order.push_back({time(index, o, kQuickRuns), i});
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<cuda::Candidate> kept{candidates[0]};
+    for (size_t i = 0; i < order.size() && i < kFinalists; ++i)
+      kept.push_back(candidates[order[i].second]);
+    candidates = std::move(kept);
+  }
+
+  /// Whether the library launches what it said that it can.
+  bool canRun(int32_t index, const Operands &o) {
+    const char *function = nullptr;
+    return products.run(index, o.a.get(), o.b.get(), o.c.get(), o.extra.get(),
+                        function) == 0;
+  }
+
+  /// Microseconds of one product, the mean over `runs`.
+  double time(int32_t index, const Operands &o, int runs) {
     auto queue = [&](int count) {
       for (int i = 0; i < count; ++i) {
         uint64_t copy = uint64_t(i) % o.copies;
@@ -147,18 +178,19 @@ private:
           throw failure(products.failureText(function, status, index));
       }
     };
-    queue(2);
+    queue(1);
     for (int i = 0; i < kSpacers; ++i)
       device.fill(spacer.get(), 0, kSpacer);
     device.record(events[0]);
-    queue(repeat);
+    queue(runs);
     device.record(events[1]);
     device.wait(events[1]);
-    return device.elapsed(events[0], events[1]) * 1e3 / repeat;
+    return device.elapsed(events[0], events[1]) * 1e3 / runs;
   }
 
   const blurt_device_code &code;
   int repeat;
+  bool search;
   CudaDevice device;
   std::unique_ptr<Backend> backend;
   CachingAllocator allocator;
@@ -189,11 +221,12 @@ void blurt::fillRandom(CudaDevice &device, std::byte *to, uint64_t bytes,
 }
 
 void blurt::tuneProducts(const blurt_program &program, int64_t ordinal,
-                         int repeat, const std::string &path, bool quiet) {
+                         int repeat, bool search, const std::string &path,
+                         bool quiet) {
   ordered_json problems = ordered_json::array();
   ordered_json file;
   if (program.device->num_gemms) {
-    Tuner tuner(program, ordinal, repeat);
+    Tuner tuner(program, ordinal, repeat, search);
     file["device"] = tuner.gpu().name();
     file["cublaslt"] = cuda::cublasLtVersionString(tuner.library().version);
     for (int32_t i = 0; i < program.device->num_gemms; ++i)

@@ -79,6 +79,7 @@ struct InfoOptions : CommonOptions {
 struct TuneOptions : CommonOptions {
   std::string output;
   int64_t repeat = 20;
+  bool search = false;
 };
 
 struct CallOptions : CommonOptions {

@@ -455,6 +455,9 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
         ->add_option("--repeat", tune.repeat, "times each candidate runs")
         ->capture_default_str()
         ->check(wholeNumber(1, 100'000));
+    tuneCommand->add_flag("--search", tune.search,
+                          "also try other tiles, clusters and stages than the "
+                          "library proposes; takes some ten times as long");
   }
   readConfig(*trainCommand, argc, argv);
   auto named = [&](CLI::App *command) {

@@ -510,6 +510,15 @@ TEST_F(CudaCommandLine, TunesProducts) {
   EXPECT_NE(partial.err.find("has 0 of 1 products"), std::string::npos)
       << partial.err;
   expectCudaError("tune", 1, "-o is required");
+
+  // A tile that no proposal has is faster.
+  ASSERT_EQ(runCuda("tune -o wide.json --search --quiet --repeat 5").code, 0);
+  json &wide = (tuned = json::parse(readFile(path("wide.json"))))["problems"];
+  EXPECT_NEAR(double(wide[0]["us"]), 0.5, 1e-3);
+  EXPECT_EQ(wide[0]["candidates"], 4);
+  outcome = runCuda(use + "wide.json", "FAKE_CUDA_LOG=log2.txt");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(count(readFile(path("log2.txt")), "product by algorithm 4"), 2u);
 }
 
 namespace {

@@ -522,7 +522,7 @@ struct FakeCandidate {
   int reserved[4];
 };
 
-constexpr double kCosts[] = {0, 3, 1, 5};
+constexpr double kCosts[] = {0, 3, 1, 5, 0.5};
 
 } // namespace
 
@@ -617,10 +617,29 @@ int cublasLtMatmulAlgoGetHeuristic(void *, FakeDesc *desc, FakeLayout *,
     candidates[(*count)++] = {{algorithm}, 256 * algorithm, 0, 1, {}};
   return 0;
 }
+/// Tiles 1 to 4, no stages.
+int cublasLtMatmulAlgoCapGetAttribute(const uint64_t *, int capability,
+                                      void *to, size_t, size_t *bytes) {
+  FAIL_IF_WANTED("cublasLtMatmulAlgoCapGetAttribute");
+  const uint32_t tiles[] = {1, 2, 3, 4};
+  *bytes = capability == 6 ? sizeof(tiles) : 0;
+  std::memcpy(to, tiles, *bytes);
+  return 0;
+}
+/// A tile is the number of an algorithm; nothing else can be chosen.
+int cublasLtMatmulAlgoConfigSetAttribute(uint64_t *words, int attribute,
+                                         const void *value, size_t) {
+  if (attribute != 1)
+    return 15;
+  uint32_t tile;
+  std::memcpy(&tile, value, sizeof(tile));
+  words[0] = tile;
+  return 0;
+}
 int cublasLtMatmulAlgoCheck(void *, FakeDesc *, FakeLayout *, FakeLayout *,
                             FakeLayout *, FakeLayout *, const uint64_t *words,
                             FakeCandidate *result) {
-  if (words[0] < 1 || words[0] > 3)
+  if (words[0] < 1 || words[0] > 4)
     return 15;
   *result = {{words[0]}, 256 * words[0], 0, 1, {}};
   return 0;
