@@ -285,7 +285,7 @@ private:
       return;
     finishSaving();
     if (savedStep < 0)
-      saveConfig(options.checkpointDir + "/config.toml");
+      checkpoints->saveConfig(options.written);
     if (metrics)
       metrics->sync();
     CheckpointState state;

@@ -150,6 +150,15 @@ TEST_F(Checkpoints, KeepsTheNewest) {
   EXPECT_EQ(names(), std::set<std::string>{"step-00000010"});
 }
 
+TEST_F(Checkpoints, RemovesWhatAKillLeft) {
+  std::filesystem::create_directories(path("c/unfinished-step-00000001"));
+  for (const char *name : {"c/config.toml.tmp.1", "c/notes.tmp.1",
+                           "c/unfinished-step-00000001/weights.safetensors"})
+    std::ofstream(path(name)) << "x";
+  ASSERT_EQ(program(base + "--steps 2").code, 0);
+  EXPECT_EQ(names(), (std::set<std::string>{"notes.tmp.1", "step-00000002"}));
+}
+
 TEST_F(Checkpoints, HoldsWhatItSays) {
   ASSERT_EQ(program(base + "--steps 4 --seed 5").code, 0);
   json manifest = json::parse(readFile(path("c/step-00000004/manifest.json")));
