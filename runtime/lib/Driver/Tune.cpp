@@ -14,6 +14,6 @@ void blurt::runTune(const blurt_program &program, const TuneOptions &options) {
   verifyProgram(program);
   checkWritable("-o", options.output,
                 uint64_t(program.device->num_gemms) * 1024);
-  tuneProducts(program, options.device, int(options.repeat),
-               options.search, options.output, options.quiet);
+  tuneProducts(program, options.device, int(options.repeat), options.search,
+               options.output, options.quiet);
 }
