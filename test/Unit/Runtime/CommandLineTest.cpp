@@ -448,13 +448,16 @@ TEST_F(CommandLine, TakesOptionsFromAFile) {
   writeFile(path("run.toml"), "# A run.\ndata = 'train_*.bin'\nsteps = 4\n"
                               "lr = 1e-1\nmetrics = \"m.jsonl\"\n"
                               "shuffle = true\nseed = 3\nsave = 'w.st'\n"
-                              "resume = false\nwarmup = 2\n");
+                              "resume = false\nwarmup = 2\n"
+                              "on-nonfinite = 'skip'\noutlier-z = 40\n"
+                              "outlier-window = 2\n");
   ASSERT_EQ(run("train --config run.toml --quiet").code, 0);
   std::string weights = readFile(path("w.st"));
   EXPECT_EQ(lines("m.jsonl").size(), 4u);
   ASSERT_EQ(
       run("train --data 'train_*.bin' --steps 4 --lr 0.1 --metrics n.jsonl "
-          "--shuffle --seed 3 --save v.st --warmup 2")
+          "--shuffle --seed 3 --save v.st --warmup 2 --on-nonfinite skip "
+          "--outlier-z 40 --outlier-window 2")
           .code,
       0);
   EXPECT_EQ(readFile(path("v.st")), weights);
@@ -462,7 +465,8 @@ TEST_F(CommandLine, TakesOptionsFromAFile) {
   std::string written = readFile(path("m.config.toml"));
   for (const std::string part :
        {"steps = 4\n", "lr = 0.1\n", "data = 'train_*.bin'\n",
-        "shuffle = true\n", "beta1 = 0.9\n", "eps = 1e-08\n"})
+        "shuffle = true\n", "beta1 = 0.9\n", "eps = 1e-08\n",
+        "on-nonfinite = 'skip'\n", "outlier-z = 40\n", "outlier-window = 2\n"})
     EXPECT_NE(written.find(part), std::string::npos) << part << written;
   writeFile(path("again.toml"), written);
   ASSERT_EQ(run("train --config again.toml --save again.st").code, 0);
@@ -499,6 +503,8 @@ TEST_F(CommandLine, RefusesABadConfiguration) {
   refused("[steps]\n", "3: steps: expected a string or a number, got table");
   refused("shuffle = 1\n", "3: shuffle: expected true or false, got integer");
   refused("schedule = 'up'\n", "3: schedule: --schedule: expected constant");
+  refused("on-nonfinite = 'jump'\n",
+          "3: on-nonfinite: --on-nonfinite: expected skip or stop, got 'jump'");
   refused("metrics = ''\n", "3: metrics: expected a value, got ''");
   refused("lr = 2\n", "3: ");
   refused("steps = \n", "3: ");
