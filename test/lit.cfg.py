@@ -56,12 +56,30 @@ if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
 if os.path.exists("/usr/share/datasets/fashion-mnist"):
     config.available_features.add("fashion-mnist")
 
-# What bt-data uses for BPE and parquet, where `tools/setup.sh --data` puts it.
-data_python = os.path.join(config.blutrain_obj_root, "data-venv", "bin", "python")
-if os.path.exists(data_python):
-    imports = "import pyarrow.parquet, tiktoken, tokenizers"
-    if subprocess.run([data_python, "-c", imports], capture_output=True).returncode == 0:
-        config.available_features.add("data-packages")
+
+def environment(name, feature, imports):
+    """The Python of an environment that `tools/setup.sh --NAME` made; where it has
+    its packages, the tests that need them run."""
+    python = os.path.join(config.blutrain_obj_root, f"{name}-venv", "bin", "python")
+    if os.path.exists(python):
+        command = [python, "-c", "import " + imports]
+        if subprocess.run(command, capture_output=True).returncode == 0:
+            config.available_features.add(feature)
+    return python
+
+
+data_python = environment(
+    "data",
+    "data-packages",
+    "matplotlib, ml_dtypes, pyarrow.parquet, safetensors, tensorboardX, tiktoken, "
+    "tokenizers",
+)
+# Found rather than imported, which takes seconds.
+torch_python = environment(
+    "torch",
+    "torch-packages",
+    "importlib.util as u; assert u.find_spec('torch') and u.find_spec('transformers')",
+)
 
 supported, reason = lit.util.killProcessAndChildrenIsSupported()
 if not supported:
@@ -82,7 +100,10 @@ for name, value in os.environ.items():
 for directory, tools in (
     (
         config.blutrain_tools_dir,
-        ["bt-opt", "bt-compile", "bt-run", "bt-model", "bt-data"],
+        [
+            *("bt-opt", "bt-compile", "bt-run", "bt-model"),
+            *("bt-data", "bt-weights", "bt-plot"),
+        ],
     ),
     (config.llvm_tools_dir, ["FileCheck", "split-file"]),
 ):
@@ -90,6 +111,7 @@ for directory, tools in (
         pattern = r"(?<![^\s|;&(])" + re.escape(tool) + r"(?![^\s|;&)])"
         config.substitutions.append((pattern, os.path.join(directory, tool)))
 config.substitutions.append(("%data_python", data_python))
+config.substitutions.append(("%torch_python", torch_python))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%models", config.blutrain_models_dir))
 config.substitutions.append(("%tools", config.blutrain_tools_dir))

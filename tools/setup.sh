@@ -4,15 +4,18 @@ set -euo pipefail
 
 usage() {
   cat <<'TXT'
-usage: tools/setup.sh [--check] [--data]
+usage: tools/setup.sh [--check] [--data] [--torch]
 
 Installs the packages that building, testing and the quickstart need and that
 are not there yet. Needs root and Debian 12; otherwise it says what is missing
 and changes nothing. Does nothing when all is there.
 
   --check   only report: exit 0 if nothing is missing, 1 otherwise
-  --data    also the Python packages of tools/bt-data/requirements.txt, in an
-            environment of their own, build/data-venv, where bt-data finds them
+  --data    also the Python packages of tools/requirements.txt, in an environment
+            of their own, build/data-venv, where bt-data, bt-weights and bt-plot
+            find them
+  --torch   also PyTorch and transformers, which some tests compare with, in
+            build/torch-venv: 5 GB
 
 Exit codes: 0 all there, 1 something is missing or could not be installed.
 TXT
@@ -29,8 +32,10 @@ packages=(
   libopenblas-pthread-dev
   # compressed images
   zlib1g-dev
-  # flags and JSON of the runtime and tools
-  nlohmann-json3-dev libcli11-dev
+  # flags, JSON and TOML of the runtime and tools
+  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
+  # fuzzers
+  libclang-rt-22-dev
   # tests; lit needs psutil for its time-outs, the numeric tests numpy
   libgtest-dev libgmock-dev python3 python3-psutil python3-numpy shellcheck
   # the images of a test and of docs/results/cpu-fashion-mnist.md
@@ -44,11 +49,11 @@ fail() {
   exit 1
 }
 
-check_only=0 data=0
+check_only=0 environments=()
 while (($#)); do
   case $1 in
     --check) check_only=1 ;;
-    --data) data=1 ;;
+    --data | --torch) environments+=("${1#--}") ;;
     -h | --help)
       usage
       exit 0
@@ -62,26 +67,41 @@ while (($#)); do
 done
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-requirements=tools/bt-data/requirements.txt
-environment=build/data-venv
-if ((data)); then
+if ((${#environments[@]})); then
   packages+=(python3-venv)
 fi
 
-# True unless --data asks for an environment that is not there as it should be.
-# The copy of the requirements is the last thing to be put there.
-data_ready() {
-  ((!data)) || cmp -s "$requirements" "$environment/requirements.txt"
+# What pip is to install into build/NAME-venv.
+requirements_of() {
+  case $1 in
+    data) printf 'tools/requirements.txt' ;;
+    torch) printf 'test/EndToEnd/bt-weights/requirements.txt' ;;
+  esac
 }
 
-set_up_data() {
-  printf 'installing: %s\n' "$(grep -v '^#' "$requirements" | paste -sd ' ')"
+# Prints the environments asked for that are not there as they should be. The
+# copy of the requirements is the last thing to be put into one.
+unready() {
+  local name
+  for name in "${environments[@]}"; do
+    cmp -s "$(requirements_of "$name")" "build/$name-venv/requirements.txt" ||
+      printf '%s\n' "$name"
+  done
+}
+
+set_up() {
+  local requirements environment options=()
+  requirements=$(requirements_of "$1")
+  environment=build/$1-venv
+  # PyTorch needs what its packages name; the others do without.
+  [[ $1 == torch ]] || options=(--no-deps)
+  printf 'installing: %s\n' "$(grep -v '^#\|^$' "$requirements" | paste -sd ' ')"
   rm -rf "$environment"
   python3 -m venv "$environment" ||
     fail "python3 -m venv $environment failed"
-  "$environment/bin/python" -m pip install --quiet --no-deps \
+  "$environment/bin/python" -m pip install --quiet "${options[@]}" \
     --disable-pip-version-check -r "$requirements" ||
-    fail "pip install --no-deps -r $requirements failed"
+    fail "pip install ${options[*]} -r $requirements failed"
   cp "$requirements" "$environment/requirements.txt"
 }
 
@@ -102,14 +122,15 @@ missing_of() {
 
 mapfile -t missing < <(missing_of "${packages[@]}")
 if ((${#missing[@]} == 0)); then
-  if data_ready; then
-    exit 0
-  elif ((check_only)); then
-    printf 'missing: %s\nmake it with: tools/setup.sh --data\n' \
-      "$environment" >&2
-    exit 1
-  fi
-  set_up_data
+  mapfile -t names < <(unready)
+  for name in "${names[@]}"; do
+    if ((check_only)); then
+      printf 'missing: build/%s-venv\nmake it with: tools/setup.sh --%s\n' \
+        "$name" "$name" >&2
+      exit 1
+    fi
+    set_up "$name"
+  done
   exit 0
 fi
 
@@ -151,4 +172,7 @@ apt-get "${options[@]}" update ||
 
 mapfile -t missing < <(missing_of "${packages[@]}")
 ((${#missing[@]} == 0)) || fail "still missing: ${missing[*]}"
-data_ready || set_up_data
+mapfile -t names < <(unready)
+for name in "${names[@]}"; do
+  set_up "$name"
+done

@@ -70,11 +70,14 @@ add() {
 if ((build)); then
   section 'build'
   tools/build.sh
-  # The tests of BPE and parquet need packages of Python's; without them they are
-  # unsupported.
+  # Some tests need packages of Python's; without them they are unsupported.
   if [[ ${BLUTRAIN_SKIP_SETUP:-0} != 1 ]]; then
     tools/setup.sh --data ||
-      printf 'warning: no packages for the tests of BPE and parquet\n' >&2
+      printf 'warning: no packages for the tests of bt-data, bt-weights, bt-plot\n' >&2
+    if ((long)); then
+      tools/setup.sh --torch ||
+        printf 'warning: no packages for the tests against transformers\n' >&2
+    fi
   fi
 fi
 results=$PWD/build/test-results

@@ -202,7 +202,7 @@ void describeProgram(ModuleOp module, const CompileOptions &options) {
   StringRef name = "program";
   for (blu::ModelOp model : module.getOps<blu::ModelOp>()) {
     name = model.getSymName();
-    for (StringRef key : {"vocab_size", "context"})
+    for (StringRef key : {"vocab_size", "context", "heads"})
       if (auto value = model->getAttrOfType<IntegerAttr>(("blu." + key).str()))
         metadata.set(key, b.getStringAttr(Twine(value.getInt())));
   }

@@ -153,6 +153,7 @@ Value Gpt2Builder::block(Value x) {
 llvm::Expected<OwningOpRef<ModuleOp>> Gpt2Builder::build() {
   getModel()->setAttr("blu.vocab_size", getI64IntegerAttr(config.vocab));
   getModel()->setAttr("blu.context", getI64IntegerAttr(config.context));
+  getModel()->setAttr("blu.heads", getI64IntegerAttr(config.heads));
   Value tokens = argument(0), targets = argument(1);
 
   Value wte = param("wte.weight", {config.vocab, config.dim}, normal(initStd),

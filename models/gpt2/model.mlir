@@ -1,5 +1,5 @@
 module {
-  blu.model @gpt2(%tokens: tensor<?x?xi32> {blu.name = "tokens"}, %targets: tensor<?x?xi32> {blu.name = "targets"}) -> (tensor<f32> {blu.name = "loss"}, tensor<?x?xf32> {blu.name = "token_loss"}, tensor<?x?x256xf32> {blu.name = "logits"}) attributes {blu.context = 32 : i64, blu.vocab_size = 256 : i64} {
+  blu.model @gpt2(%tokens: tensor<?x?xi32> {blu.name = "tokens"}, %targets: tensor<?x?xi32> {blu.name = "targets"}) -> (tensor<f32> {blu.name = "loss"}, tensor<?x?xf32> {blu.name = "token_loss"}, tensor<?x?x256xf32> {blu.name = "logits"}) attributes {blu.context = 32 : i64, blu.heads = 4 : i64, blu.vocab_size = 256 : i64} {
     %wte.weight = blu.param "wte.weight" init(#blu.normal<0.000000e+00, 2.000000e-02>) export("wte.weight") : tensor<256x64xf32>
     %wpe.weight = blu.param "wpe.weight" init(#blu.normal<0.000000e+00, 2.000000e-02>) export("wpe.weight") : tensor<32x64xf32>
     %0 = blu.positions %tokens dim = 1 : (tensor<?x?xi32>) -> tensor<?xi32>

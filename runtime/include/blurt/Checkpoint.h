@@ -93,8 +93,9 @@ private:
 class CheckpointFolder {
 public:
   /// Creates the folder if need be and removes what a run that was killed left
-  /// of a checkpoint it was writing. Throws Error (bad input) if the folder
-  /// cannot be used, has no room for `bytes`, or is another run's.
+  /// of a checkpoint or configuration it was writing. Throws Error (bad input)
+  /// if the folder cannot be used, has no room for `bytes`, or is another
+  /// run's.
   CheckpointFolder(const std::string &path, uint64_t bytes);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder &) = delete;
@@ -102,6 +103,9 @@ public:
 
   /// The folder of the last step, if there is any.
   std::optional<std::string> newest() const;
+
+  /// Writes config.toml.
+  void saveConfig(const std::string &text) const;
 
   /// Writes a checkpoint, returns its folder, and then removes all but the
   /// newest `keep`, unless that is 0. Throws Error (run-time failure), naming

@@ -29,6 +29,9 @@ public:
   const std::byte *data() const { return bytes; }
   uint64_t size() const { return length; }
 
+  /// Asks the system to read bytes [begin, begin + count) ahead of their use.
+  void prefetch(uint64_t begin, uint64_t count) const;
+
 private:
   std::string name;
   const std::byte *bytes = nullptr;

@@ -41,6 +41,10 @@ public:
   /// position in the file, and id.
   void read(uint64_t position, uint64_t count, int32_t *out) const;
 
+  /// Asks the system to bring tokens [position, position + count) into memory,
+  /// and returns at once.
+  void prefetch(uint64_t position, uint64_t count) const;
+
 private:
   struct Shard {
     MappedFile file;
@@ -48,6 +52,8 @@ private:
     uint64_t count;
     unsigned width; ///< bytes a token
   };
+
+  const Shard &shardAt(uint64_t at) const;
 
   std::vector<Shard> shards;
   uint64_t total = 0;
@@ -80,8 +86,13 @@ public:
   }
   /// The same for a batch that begins with the `window`-th window drawn.
   void readFrom(uint64_t window, int32_t *inputs, int32_t *targets) const;
+  /// Asks the system to bring that batch into memory, and returns at once.
+  void prefetch(uint64_t window) const;
 
 private:
+  /// The window of the stream that is drawn as the `drawn`-th.
+  uint64_t windowAt(uint64_t drawn) const;
+
   const TokenStream &stream;
   uint64_t rows, length;
   bool shuffled = false;

@@ -30,7 +30,9 @@ namespace blurt {
 void initialiseParameters(const blurt_program &program, uint64_t seed,
                           const Arena &arena, ThreadPool &pool);
 
-/// Reads every parameter from `path`, converting F64, F32, BF16 or F16. Names
+/// Reads every parameter from `path`, a file or a folder with a
+/// `model.safetensors`, converting F64, F32, BF16 or F16. Where such a folder
+/// has a `config.json`, what it says of a GPT-2 must be the program's. Names
 /// are export names, optionally prefixed with `transformer.` in the file. The
 /// masks `….attn.bias` and `….attn.masked_bias` are ignored, and so is an
 /// `lm_head.weight` that equals `wte.weight` where the program ties them.
@@ -38,6 +40,9 @@ void initialiseParameters(const blurt_program &program, uint64_t seed,
 /// more.
 void loadParameters(const std::string &path, const blurt_program &program,
                     const Arena &arena, ThreadPool &pool);
+
+/// What weight files say of the program they come from.
+SafetensorsMetadata weightsMetadata(const blurt_program &program);
 
 /// Writes tensors under their export names, in the program's dtypes.
 void saveTensors(const std::string &path,

@@ -103,14 +103,30 @@ static int64_t copyTokens(const std::byte *from, uint64_t count, uint64_t limit,
   return -1;
 }
 
+const TokenStream::Shard &TokenStream::shardAt(uint64_t at) const {
+  return *std::prev(
+      std::upper_bound(shards.begin(), shards.end(), at,
+                       [](uint64_t p, const Shard &s) { return p < s.begin; }));
+}
+
+void TokenStream::prefetch(uint64_t position, uint64_t count) const {
+  while (count > 0) {
+    uint64_t at = position % total;
+    const Shard &shard = shardAt(at);
+    uint64_t first = at - shard.begin;
+    uint64_t some = std::min(count, shard.count - first);
+    shard.file.prefetch(kHeaderBytes + first * shard.width, some * shard.width);
+    position += some;
+    count -= some;
+  }
+}
+
 void TokenStream::read(uint64_t position, uint64_t count, int32_t *out) const {
   // Ids are handed on as int32, whatever the vocabulary.
   uint64_t limit = vocab > 0 ? uint64_t(vocab) : uint64_t(1) << 31;
   while (count > 0) {
     uint64_t at = position % total;
-    auto shard = std::prev(std::upper_bound(
-        shards.begin(), shards.end(), at,
-        [](uint64_t p, const Shard &s) { return p < s.begin; }));
+    const Shard *shard = &shardAt(at);
     uint64_t first = at - shard->begin;
     uint64_t some = std::min(count, shard->count - first);
     const std::byte *from =
@@ -164,17 +180,27 @@ uint64_t BatchReader::batchesPerPass() const {
   return (stream.size() - 1) / (rows * length);
 }
 
+uint64_t BatchReader::windowAt(uint64_t drawn) const {
+  if (!shuffled)
+    return drawn;
+  uint64_t windows = (stream.size() - 1) / length;
+  return permuted(shuffleSeed, drawn / windows, drawn % windows, windows);
+}
+
+void BatchReader::prefetch(uint64_t first) const {
+  if (!shuffled)
+    return stream.prefetch(first * length, rows * length + 1);
+  for (uint64_t row = 0; row < rows; ++row)
+    stream.prefetch(windowAt(first + row) * length, length + 1);
+}
+
 void BatchReader::readFrom(uint64_t first, int32_t *inputs,
                            int32_t *targets) const {
-  uint64_t windows = (stream.size() - 1) / length;
-  std::vector<int32_t> window(length + 1);
   for (uint64_t row = 0; row < rows; ++row) {
-    uint64_t drawn = first + row;
-    uint64_t index = shuffled ? permuted(shuffleSeed, drawn / windows,
-                                         drawn % windows, windows)
-                              : drawn;
-    stream.read(index * length, length + 1, window.data());
-    std::copy_n(window.data(), length, inputs + row * length);
-    std::copy_n(window.data() + 1, length, targets + row * length);
+    uint64_t begin = windowAt(first + row) * length;
+    int32_t *in = inputs + row * length, *out = targets + row * length;
+    stream.read(begin, length, in);
+    std::copy_n(in + 1, length - 1, out);
+    stream.read(begin + length, 1, out + length - 1);
   }
 }

@@ -38,6 +38,8 @@ public:
   void stage(Session &session, uint64_t window) const override {
     reader.readFrom(window, reinterpret_cast<int32_t *>(session.stage(tokens)),
                     reinterpret_cast<int32_t *>(session.stage(targets)));
+    // Comes from the disk while this call runs.
+    reader.prefetch(window + uint64_t(rows()));
   }
   const char *unitName() const override { return "tokens"; }
 

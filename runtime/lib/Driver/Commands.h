@@ -46,12 +46,14 @@ struct TrainOptions : CommonOptions {
   Schedule schedule;
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double momentum = 0, clip = 1.0;
+  double peakTflops = 0; ///< 0: by the device's name
   bool skipNonfinite = false, debugNonfinite = false;
   double outlierZ = 0; ///< 0: no step is an outlier
   int64_t outlierWindow = 128;
   int64_t seed = 1;
   bool seedGiven = false;
   bool shuffle = false, kernelTimes = false;
+  std::string written; ///< all of them, as a configuration
   /// Optimizer flags given on the command line, by the scalar each sets.
   std::set<std::string> given;
 };

@@ -6,6 +6,7 @@
 
 #include "blurt/Driver.h"
 #include "Commands.h"
+#include "Config.h"
 #include "blurt/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -215,7 +216,7 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
             o.schedule.kind = kind->second;
           },
           "learning rate after warm-up (default: constant)")
-      ->option_text("constant|linear|cosine");
+      ->option_text("constant|linear|cosine|wsd");
   command.add_option("--warmup", o.schedule.warmup, "steps of linear warm-up")
       ->check(wholeNumber(0));
   command
@@ -267,6 +268,9 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
                   "validation batches (default: all data once)")
       ->check(wholeNumber(1));
   command.add_option("--metrics", o.metrics, "JSON lines, one a step");
+  command.add_option("--peak-tflops", o.peakTflops,
+                     "what the device can do at most, for the MFU of the "
+                     "progress line (default: known for some GPUs)");
   command.add_option("--save", o.save, "where to write the trained weights");
   command.add_option("--dump-grads", o.dumpGrads,
                      "where to write the gradients of the first step");
@@ -303,6 +307,7 @@ void finishTrain(const CLI::App &command, TrainOptions &o) {
   checkFinite("eps", o.eps, 0, infinity);
   checkFinite("momentum", o.momentum, 0, 1);
   checkFinite("clip", o.clip, 0, infinity);
+  checkFinite("peak-tflops", o.peakTflops, 0, infinity);
   if (command.count("--outlier-z") &&
       !(o.outlierZ > 0 && o.outlierZ < infinity))
     throw badInput("--outlier-z: expected a number above 0, got " +
@@ -454,6 +459,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
                           "also try other tiles, clusters and stages than the "
                           "library proposes; takes some ten times as long");
   }
+  readConfig(*trainCommand, argc, argv);
   auto named = [&](CLI::App *command) {
     return command->get_name() == argv[1];
   };
@@ -474,6 +480,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   if (*trainCommand) {
     unsupported.check();
     finishTrain(*trainCommand, train);
+    train.written = writtenConfig(*trainCommand);
     runTrain(program, train);
   } else if (*evalCommand) {
     checkNamed(*evalCommand,

@@ -5,11 +5,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "Progress.h"
+#include "blurt/File.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <unistd.h>
+#include <utility>
 
 using namespace blurt;
 
@@ -26,8 +28,30 @@ static std::string formatDuration(double seconds) {
   return text;
 }
 
-Progress::Progress(int64_t steps, bool quiet)
-    : steps(steps), quiet(quiet), terminal(isatty(STDERR_FILENO)) {}
+double blurt::knownPeak(std::string_view device, std::string_view precision) {
+  // TFLOP/s without sparsity, from the vendor's data sheets.
+  struct Peak {
+    std::string_view part;
+    double bf16, tf32, fp32;
+  };
+  static constexpr Peak kPeaks[] = {{"H200", 989.5, 494.7, 66.9},
+                                    {"GH200", 989.5, 494.7, 66.9},
+                                    {"H100 80GB HBM3", 989.5, 494.7, 66.9},
+                                    {"H100 PCIe", 756.0, 378.0, 51.0},
+                                    {"A100", 312.0, 156.0, 19.5}};
+  for (const Peak &peak : kPeaks)
+    if (device.find(peak.part) != std::string_view::npos)
+      return 1e12 * (precision == "bf16"   ? peak.bf16
+                     : precision == "tf32" ? peak.tf32
+                     : precision == "fp32" ? peak.fp32
+                                           : 0);
+  return 0;
+}
+
+Progress::Progress(int64_t steps, bool quiet, double flops, double peak,
+                   std::function<uint64_t()> memory)
+    : steps(steps), quiet(quiet), terminal(isatty(STDERR_FILENO)), flops(flops),
+      peak(peak), memory(std::move(memory)) {}
 
 void Progress::line(const std::string &text, bool keep) {
   if (!terminal) {
@@ -43,14 +67,15 @@ void Progress::line(const std::string &text, bool keep) {
   width = keep ? 0 : text.size();
 }
 
-void Progress::step(int64_t step, double loss, int64_t tokens, double seconds) {
+void Progress::step(const StepReport &numbers) {
   if (quiet)
     return;
+  int64_t step = numbers.step;
   // The first step pays for page faults and cold caches.
-  if (step <= 1)
-    secondsPerStep = seconds;
+  if (step <= 1 || secondsPerStep == 0)
+    secondsPerStep = numbers.seconds;
   else
-    secondsPerStep += (seconds - secondsPerStep) * 0.1;
+    secondsPerStep += (numbers.seconds - secondsPerStep) * 0.1;
   auto now = Clock::now();
   bool last = step + 1 == steps;
   auto interval = terminal ? std::chrono::milliseconds(200)
@@ -58,11 +83,21 @@ void Progress::step(int64_t step, double loss, int64_t tokens, double seconds) {
   if (step > 0 && !last && now - shown < interval)
     return;
   shown = now;
-  char text[192];
-  std::snprintf(text, sizeof(text), "step %lld/%lld  loss %.4f  %.0f tokens/s",
-                static_cast<long long>(step + 1), static_cast<long long>(steps),
-                loss, double(tokens) / secondsPerStep);
-  std::string all = text;
+  std::string all;
+  auto add = [&](const char *format, auto... values) {
+    char text[96];
+    std::snprintf(text, sizeof(text), format, values...);
+    all += text;
+  };
+  double speed = double(numbers.tokens) / secondsPerStep;
+  add("step %lld/%lld  loss %.4f  lr %.3g", static_cast<long long>(step + 1),
+      static_cast<long long>(steps), numbers.loss, numbers.rate);
+  if (numbers.gradNorm)
+    add("  norm %.3g", *numbers.gradNorm);
+  add("  %.0f tokens/s", speed);
+  if (flops > 0 && peak > 0)
+    add("  MFU %.1f%%", 100 * flops * speed / peak);
+  all += "  " + formatBytes(memory());
   if (!last)
     all += "  " + formatDuration(secondsPerStep * double(steps - step - 1)) +
            " left";

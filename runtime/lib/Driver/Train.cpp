@@ -19,19 +19,15 @@
 #include <csignal>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sys/resource.h>
 
 using namespace blurt;
 
 namespace {
-
-SafetensorsMetadata fileMetadata(const blurt_program &program) {
-  return {{"format", "pt"},
-          {"model", program.name},
-          {"plan_hash", program.plan_hash}};
-}
 
 volatile std::sig_atomic_t stopSignal = 0;
 
@@ -113,7 +109,8 @@ public:
 
   void run() {
     StopSignals signals;
-    Progress progress(options.steps, options.quiet);
+    Progress progress(options.steps, options.quiet, flopsPerToken(),
+                      peakFlops(), [this] { return memoryInUse(); });
     if (resumed && !options.metrics.empty())
       dropMetricsFrom(options.metrics, firstStep);
     for (int64_t step = firstStep; step < options.steps; ++step) {
@@ -137,7 +134,7 @@ public:
       if (first)
         saveTensors(options.dumpGrads,
                     instances(tensorsOf(entry), BLURT_GRADIENT),
-                    session->arena(), fileMetadata(program));
+                    session->arena(), weightsMetadata(program));
       if (saving.valid() &&
           saving.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
         finishSaving();
@@ -156,7 +153,7 @@ public:
       openMetrics();
     if (!options.save.empty())
       saveTensors(options.save, instances(stateOf(program), BLURT_PARAM),
-                  session->arena(), fileMetadata(program));
+                  session->arena(), weightsMetadata(program));
     reportMemoryCheck(*session);
     reportDevice();
   }
@@ -188,7 +185,11 @@ private:
       pending.pop_front();
       Result result = readStep(step, progress);
       record(step.step, result);
-      progress.step(step.step, result.loss, tokensPerStep(), result.seconds);
+      StepReport numbers{step.step,    result.loss,     result.rate,
+                         std::nullopt, tokensPerStep(), result.seconds};
+      if (gradNorm)
+        numbers.gradNorm = result.gradNorm;
+      progress.step(numbers);
     }
     // What comes next does not follow at once.
     if (ahead == 0)
@@ -283,6 +284,8 @@ private:
     if (!checkpoints || step == savedStep || (resumed && step == firstStep))
       return;
     finishSaving();
+    if (savedStep < 0)
+      checkpoints->saveConfig(options.written);
     if (metrics)
       metrics->sync();
     CheckpointState state;
@@ -341,6 +344,33 @@ private:
     note(std::string("stopped by ") + signal + " after " +
          std::to_string(step) + " of " + std::to_string(options.steps) +
          " steps" + (lastSaved.empty() ? "" : "; saved " + lastSaved));
+  }
+
+  /// Of the products with parameters, forward and backward; what attention
+  /// does between tokens is left out.
+  double flopsPerToken() const {
+    double elements = 0;
+    for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM))
+      if (t.tensor->rank >= 2)
+        elements += double(t.elements);
+    return 6 * elements;
+  }
+
+  double peakFlops() const {
+    if (options.peakTflops > 0)
+      return options.peakTflops * 1e12;
+    return session->device()
+               ? knownPeak(session->device()->name(), program.precision)
+               : 0;
+  }
+
+  /// The device's, or the most that this process had of the host's.
+  uint64_t memoryInUse() const {
+    if (session->device())
+      return session->deviceMemory().used;
+    struct rusage usage = {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return uint64_t(usage.ru_maxrss) * 1024;
   }
 
   int64_t tokensPerStep() const { return data->units(); }
@@ -495,9 +525,21 @@ private:
 
   /// The file of an earlier run stays until there is something to write.
   LineFile &openMetrics() {
-    if (!metrics)
+    if (!metrics) {
       metrics.emplace(options.metrics, /*keep=*/resumed.has_value());
+      // A pipe or a terminal has no place beside it.
+      if (std::filesystem::is_regular_file(options.metrics))
+        saveConfig(std::filesystem::path(options.metrics)
+                       .replace_extension(".config.toml"));
+    }
     return *metrics;
+  }
+
+  /// Writes the options of this run, defaults included.
+  void saveConfig(const std::string &path) const {
+    AtomicFile file(path);
+    file.write(options.written);
+    file.commit();
   }
 
   void record(int64_t step, const Result &result) {

@@ -7,6 +7,7 @@
 #include "blurt/File.h"
 #include "blurt/Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -94,6 +95,16 @@ MappedFile::~MappedFile() {
 MappedFile::MappedFile(MappedFile &&other) noexcept
     : name(std::move(other.name)), bytes(std::exchange(other.bytes, nullptr)),
       length(std::exchange(other.length, 0)) {}
+
+void MappedFile::prefetch(uint64_t begin, uint64_t count) const {
+  const uint64_t page = uint64_t(::sysconf(_SC_PAGESIZE));
+  uint64_t end = std::min(begin + count, length);
+  begin = begin / page * page;
+  // It is advice: a file system that cannot follow it reads later.
+  if (begin < end)
+    ::madvise(const_cast<std::byte *>(bytes) + begin, end - begin,
+              MADV_WILLNEED);
+}
 
 AtomicFile::AtomicFile(const std::string &path)
     : target(resolveLinks(path)), temporary(temporaryFor(target)) {

@@ -31,7 +31,8 @@ namespace {
 
 constexpr std::string_view kFormat = "blutrain-checkpoint";
 constexpr int64_t kVersion = 1;
-constexpr std::string_view kPrefix = "step-", kUnfinished = "unfinished-";
+constexpr std::string_view kPrefix = "step-", kUnfinished = "unfinished-",
+                           kConfig = "config.toml";
 constexpr std::string_view kManifest = "/manifest.json";
 constexpr std::string_view kNoSum = "0000000000000000";
 
@@ -138,10 +139,7 @@ Json writeFile(const std::string &path, const StateFile &file,
                                tensorRecord(t, xxh64(data, t.bytes()));
                          });
                        }});
-  writeSafetensors(path, outputs,
-                   {{"format", "pt"},
-                    {"model", program.name},
-                    {"plan_hash", program.plan_hash}});
+  writeSafetensors(path, outputs, weightsMetadata(program));
   SafetensorsFile written(path);
   std::string_view header = written.header();
   return {{"header_xxh64", hexString(xxh64(header.data(), header.size()))},
@@ -323,7 +321,8 @@ CheckpointFolder::CheckpointFolder(const std::string &path, uint64_t bytes)
     for (fs::directory_iterator it(path, error), end; !error && it != end;
          it.increment(error))
       if (std::string name = it->path().filename();
-          name.starts_with(kUnfinished))
+          name.starts_with(kUnfinished) ||
+          name.starts_with(std::string(kConfig) + ".tmp."))
         removeTree(path + "/" + name);
     if (error)
       throw badInput(where + systemMessage(path, "cannot read", error.value()));
@@ -343,6 +342,12 @@ std::optional<std::string> CheckpointFolder::newest() const {
   if (found.empty())
     return std::nullopt;
   return found.rbegin()->second;
+}
+
+void CheckpointFolder::saveConfig(const std::string &text) const {
+  AtomicFile file(path + "/" + std::string(kConfig));
+  file.write(text);
+  file.commit();
 }
 
 std::string CheckpointFolder::save(const blurt_program &program,

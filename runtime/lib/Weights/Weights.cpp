@@ -11,7 +11,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 using namespace blurt;
 
@@ -200,9 +203,67 @@ void blurt::initialiseParameters(const blurt_program &program, uint64_t seed,
   }
 }
 
-void blurt::loadParameters(const std::string &path,
+namespace {
+
+/// What of a Hugging Face configuration no tensor shows.
+void checkConfiguration(const std::string &path, const blurt_program &program) {
+  MappedFile file(path);
+  const char *text = reinterpret_cast<const char *>(file.data());
+  using Json = nlohmann::json;
+  Json config = Json::parse(text, text + file.size(), nullptr,
+                            /*exceptions=*/false);
+  if (!config.is_object())
+    throw badInput(path + ": expected a JSON object");
+  auto require = [&](const char *key, const Json &value) {
+    auto found = config.find(key);
+    if (found != config.end() && *found != value)
+      throw badInput(path + ": " + key + ": expected " + value.dump() +
+                     " as in this program, got " + found->dump());
+  };
+  std::optional<int64_t> heads = findMetadataInt(program, "heads");
+  if (!heads)
+    return;
+  require("model_type", "gpt2");
+  require("n_head", *heads);
+  require("layer_norm_epsilon", 1e-5);
+  require("scale_attn_weights", true);
+  require("scale_attn_by_inverse_layer_idx", false);
+  require("tie_word_embeddings", true);
+  if (config.value("activation_function", Json()) != "gelu_pytorch_tanh")
+    require("activation_function", "gelu_new");
+}
+
+std::string weightsFile(const std::string &path, const blurt_program &program) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error))
+    return path;
+  std::string file = path + "/model.safetensors",
+              config = path + "/config.json";
+  if (!fs::exists(file, error))
+    throw badInput(path + ": expected a file, or a folder with a "
+                          "model.safetensors");
+  if (fs::exists(config, error))
+    checkConfiguration(config, program);
+  return file;
+}
+
+} // namespace
+
+SafetensorsMetadata blurt::weightsMetadata(const blurt_program &program) {
+  SafetensorsMetadata result = {{"format", "pt"},
+                                {"model", program.name},
+                                {"plan_hash", program.plan_hash}};
+  // No shape shows it, and what reads the file may need it.
+  if (std::optional<std::string_view> heads = findMetadata(program, "heads"))
+    result.emplace_back("heads", *heads);
+  return result;
+}
+
+void blurt::loadParameters(const std::string &from,
                            const blurt_program &program, const Arena &arena,
                            ThreadPool &pool) {
+  const std::string path = weightsFile(from, program);
   SafetensorsFile file(path);
   EntryMap all = normaliseNames(file), left = all;
   std::vector<std::pair<TensorInstance, const SafetensorsEntry *>> found;

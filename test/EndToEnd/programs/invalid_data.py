@@ -79,11 +79,11 @@ bad_train(
     r"later.bin: token 20: expected an id below .* 256, got 256",
     *OUTPUTS,
     data="later.bin",
-    left=("m.jsonl", "g.safetensors"),
+    left=("m.jsonl", "m.config.toml", "g.safetensors"),
 )
 test.check(len(test.lines("m.jsonl")) == 1, "metrics of the step that was done")
-os.remove(test.path("m.jsonl"))
-os.remove(test.path("g.safetensors"))
+for name in ("m.jsonl", "m.config.toml", "g.safetensors"):
+    os.remove(test.path(name))
 
 
 # Weight files: the header is rewritten.

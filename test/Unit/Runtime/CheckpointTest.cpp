@@ -9,7 +9,10 @@
 #include "blurt/Hash.h"
 #include "blurt/Safetensors.h"
 
+#include <algorithm>
 #include <csignal>
+#include <fcntl.h>
+#include <random>
 #include <set>
 #include <sys/file.h>
 #include <unistd.h>
@@ -46,6 +49,7 @@ protected:
     std::set<std::string> found;
     for (auto &entry : std::filesystem::directory_iterator(path(name)))
       found.insert(entry.path().filename());
+    found.erase("config.toml");
     return found;
   }
 
@@ -144,6 +148,15 @@ TEST_F(Checkpoints, KeepsTheNewest) {
   EXPECT_EQ(names().size(), 4u);
   ASSERT_EQ(program(base + "--steps 10 --resume --keep 1").code, 0);
   EXPECT_EQ(names(), std::set<std::string>{"step-00000010"});
+}
+
+TEST_F(Checkpoints, RemovesWhatAKillLeft) {
+  std::filesystem::create_directories(path("c/unfinished-step-00000001"));
+  for (const char *name : {"c/config.toml.tmp.1", "c/notes.tmp.1",
+                           "c/unfinished-step-00000001/weights.safetensors"})
+    std::ofstream(path(name)) << "x";
+  ASSERT_EQ(program(base + "--steps 2").code, 0);
+  EXPECT_EQ(names(), (std::set<std::string>{"notes.tmp.1", "step-00000002"}));
 }
 
 TEST_F(Checkpoints, HoldsWhatItSays) {
@@ -266,6 +279,93 @@ TEST_F(Checkpoints, FindsEveryFlippedBit) {
   expectError(base + "--steps 4 --resume", 1, "the file is truncated");
 }
 
+namespace {
+
+/// A program without code, whose state can be saved.
+class FlippedBits : public TestFolder {
+protected:
+  FlippedBits() {
+    const std::pair<const char *, int32_t> roles[] = {
+        {"w", BLURT_PARAM},   {"b", BLURT_PARAM},   {"w", BLURT_MOMENT1},
+        {"b", BLURT_MOMENT1}, {"w", BLURT_MOMENT2}, {"b", BLURT_MOMENT2}};
+    uint64_t offset = 0;
+    for (auto [name, role] : roles) {
+      bool matrix = *name == 'w';
+      state.push_back({name, name, role, BLURT_F32, matrix ? 2 : 1, matrix,
+                       extents, offset, 0, 0, 0, 0, 0, 0, 0});
+      offset += matrix ? 24 * 4 : 6 * 4;
+    }
+    program.abi_version = BLURT_ABI_VERSION;
+    program.name = program.target = program.precision = program.optimizer =
+        program.plan_hash = "test";
+    program.state = state.data();
+    program.num_state = int32_t(state.size());
+    program.state_bytes = program.peak_bytes = offset;
+    for (size_t i = 0; i < offset; ++i)
+      bytes.push_back(std::byte(i * 37));
+  }
+
+  const int64_t extents[2] = {6, 4};
+  std::vector<blurt_tensor> state;
+  blurt_program program{};
+  std::vector<std::byte> bytes;
+};
+
+} // namespace
+
+TEST_F(FlippedBits, AreAllFound) {
+  CheckpointState saved;
+  saved.step = 7;
+  saved.flags = {{"data", "train_*.bin"}, {"lr", "0.1"}};
+  std::string folder = CheckpointFolder(path("c"), 1 << 20)
+                           .save(program, saved, Arena(bytes.data()), 0);
+  std::vector<std::string> files, good;
+  uint64_t total = 0;
+  for (auto &entry : std::filesystem::directory_iterator(folder)) {
+    files.push_back(entry.path());
+    good.push_back(readFile(files.back()));
+    total += good.back().size();
+  }
+  ASSERT_EQ(files.size(), 3u);
+  std::vector<std::byte> into(bytes.size());
+  auto load = [&] { Checkpoint(folder).restore(program, Arena(into.data())); };
+  load();
+  ASSERT_EQ(into, bytes);
+  std::mt19937_64 random(1);
+  int inTensors = 0;
+  for (int flip = 0; flip < 10'000; ++flip) {
+    uint64_t at = random() % total;
+    size_t file = 0;
+    while (at >= good[file].size())
+      at -= good[file++].size();
+    int descriptor = ::open(files[file].c_str(), O_WRONLY);
+    char bad = char(good[file][at] ^ (1 << random() % 8));
+    ASSERT_EQ(::pwrite(descriptor, &bad, 1, off_t(at)), 1);
+    std::string name = std::filesystem::path(files[file]).filename();
+    if (name != "manifest.json") {
+      uint64_t header = 8;
+      for (int i = 7; i >= 0; --i)
+        header += uint64_t(uint8_t(good[file][size_t(i)])) << (8 * i);
+      if (at >= header) {
+        ++inTensors;
+        bool moments = name == "optimizer.safetensors";
+        // The matrix and then the vector, of each role.
+        uint64_t place = (at - header) % 120;
+        name = std::string("tensor '") +
+               (!moments            ? ""
+                : at - header < 120 ? "moment1."
+                                    : "moment2.") +
+               (place < 96 ? "w" : "b") + "': damaged";
+      }
+    }
+    EXPECT_ERROR(load(), ExitBadInput, name);
+    ASSERT_EQ(::pwrite(descriptor, &good[file][at], 1, off_t(at)), 1);
+    ::close(descriptor);
+  }
+  EXPECT_GT(inTensors, 500);
+  load();
+}
+
 TEST_F(Checkpoints, AFaultLeavesTheEarlierOne) {
   makeReference(6);
   const std::string files[] = {"weights.safetensors", "optimizer.safetensors",
@@ -288,6 +388,53 @@ TEST_F(Checkpoints, AFaultLeavesTheEarlierOne) {
   expectFault("write:9:short", files[1] + ": cannot write: No space left");
   expectFault("write:11:short", files[2] + ": cannot write: No space left");
   expectFault("rename:4:5", "c/step-00000006: cannot rename into place");
+}
+
+TEST_F(Checkpoints, AFaultAtAnyCallIsNamedAndLosesNothing) {
+  makeReference(6);
+  ASSERT_EQ(program(base + "--steps 3 --keep 1").code, 0);
+  std::filesystem::rename(path("c"), path("saved"));
+  std::string metrics = readFile(path("m.jsonl"));
+  int failures = 0;
+  for (const std::string fault : {"28", "5", "short"})
+    for (int call = 1;; ++call) {
+      std::filesystem::remove_all(path("c"));
+      std::filesystem::copy(path("saved"), path("c"),
+                            std::filesystem::copy_options::recursive);
+      writeFile(path("m.jsonl"), metrics);
+      std::string spec = "any:" + std::to_string(call) + ":" + fault;
+      std::filesystem::remove(path("calls"));
+      Outcome failed = program(
+          base + "--steps 6 --keep 1 --resume",
+          "FAULT_IO_PATH=/c/ FAULT_IO_LOG='" + path("calls") +
+              "' LD_PRELOAD='" BLURT_FAULT_IO "' FAULT_IO=" + spec + " ");
+      std::string log = readFile(path("calls"));
+      if (std::count(log.begin(), log.end(), '\n') < call) {
+        EXPECT_EQ(failed.code, 0) << spec << failed.err;
+        break;
+      }
+      // The folder is tried out before; that a close then fails is no matter.
+      if (failed.code == 0) {
+        EXPECT_TRUE(call == 1 || fault == "short") << spec;
+        expectReference();
+        continue;
+      }
+      ++failures;
+      EXPECT_TRUE(failed.code == 1 || failed.code == 2) << spec << failed.err;
+      EXPECT_NE(failed.err.find("c/"), std::string::npos) << spec << failed.err;
+      EXPECT_TRUE(failed.err.find("Input/output error") != std::string::npos ||
+                  failed.err.find("No space left") != std::string::npos)
+          << spec << failed.err;
+      // One of the two is there, complete.
+      std::string left = path("c/step-00000003");
+      if (!std::filesystem::exists(left))
+        left = path("c/step-00000006");
+      Checkpoint(left).verifyWeights();
+      Outcome resumed = program(base + "--steps 6 --keep 1 --resume");
+      ASSERT_EQ(resumed.code, 0) << spec << resumed.err;
+      expectReference();
+    }
+  EXPECT_GT(failures, 60);
 }
 
 TEST_F(Checkpoints, AFaultEndsTheRunSoon) {

@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <regex>
 
 using namespace blurt;
 using namespace blurt::test;
@@ -23,7 +24,14 @@ TEST_F(CommandLine, TrainsEvaluatesAndGenerates) {
       run(train + "--weight-decay 0 --save w.st --metrics m.jsonl "
                   "--val val.bin --val-every 20");
   ASSERT_EQ(trained.code, 0) << trained.err;
-  EXPECT_NE(trained.err.find("step 40/40"), std::string::npos);
+  EXPECT_TRUE(std::regex_search(
+      trained.err,
+      std::regex("\nstep 40/40  loss [0-9.]+  lr 0\\.1  norm [0-9.e+-]+  "
+                 "[0-9]+ tokens/s  [0-9.]+ MiB\n")))
+      << trained.err;
+  EXPECT_TRUE(std::regex_search(
+      trained.err, std::regex("\nstep 1/40 .* MiB  [0-9]+s left\n")))
+      << trained.err;
   std::vector<json> metrics = lines("m.jsonl");
   ASSERT_EQ(metrics.size(), 43u);
   EXPECT_EQ(metrics[0]["step"], 0);
@@ -424,4 +432,85 @@ TEST_F(CommandLine, DebugBuildsCheckMemory) {
   EXPECT_NE(good.err.find("note: memory check passed"), std::string::npos);
   expectError(train, 2, "memory check: op 'again' operand 1: reads offset ",
               "-use-retired");
+}
+
+TEST_F(CommandLine, ShowsUtilisationOfAKnownPeak) {
+  Outcome trained = run(train + "--peak-tflops 1e-3");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_TRUE(std::regex_search(
+      trained.err, std::regex("tokens/s  MFU [0-9.]+%  [0-9.]+ MiB\n")))
+      << trained.err;
+  expectError(train + "--peak-tflops -1", 1,
+              "--peak-tflops: expected a number from 0");
+}
+
+TEST_F(CommandLine, TakesOptionsFromAFile) {
+  writeFile(path("run.toml"), "# A run.\ndata = 'train_*.bin'\nsteps = 4\n"
+                              "lr = 1e-1\nmetrics = \"m.jsonl\"\n"
+                              "shuffle = true\nseed = 3\nsave = 'w.st'\n"
+                              "resume = false\nwarmup = 2\n"
+                              "on-nonfinite = 'skip'\noutlier-z = 40\n"
+                              "outlier-window = 2\n");
+  ASSERT_EQ(run("train --config run.toml --quiet").code, 0);
+  std::string weights = readFile(path("w.st"));
+  EXPECT_EQ(lines("m.jsonl").size(), 4u);
+  ASSERT_EQ(
+      run("train --data 'train_*.bin' --steps 4 --lr 0.1 --metrics n.jsonl "
+          "--shuffle --seed 3 --save v.st --warmup 2 --on-nonfinite skip "
+          "--outlier-z 40 --outlier-window 2")
+          .code,
+      0);
+  EXPECT_EQ(readFile(path("v.st")), weights);
+  // What was in effect is beside the metrics, and says the same again.
+  std::string written = readFile(path("m.config.toml"));
+  for (const std::string part :
+       {"steps = 4\n", "lr = 0.1\n", "data = 'train_*.bin'\n",
+        "shuffle = true\n", "beta1 = 0.9\n", "eps = 1e-08\n",
+        "on-nonfinite = 'skip'\n", "outlier-z = 40\n", "outlier-window = 2\n"})
+    EXPECT_NE(written.find(part), std::string::npos) << part << written;
+  writeFile(path("again.toml"), written);
+  ASSERT_EQ(run("train --config again.toml --save again.st").code, 0);
+  EXPECT_EQ(readFile(path("again.st")), weights);
+  EXPECT_EQ(readFile(path("m.config.toml")).find("save = 'w.st'"),
+            std::string::npos);
+  // The command line wins, over flags too.
+  ASSERT_EQ(run("train --config=run.toml --steps=2 --shuffle=false "
+                "--checkpoint-dir c")
+                .code,
+            0);
+  EXPECT_EQ(lines("m.jsonl").size(), 2u);
+  written = readFile(path("c/config.toml"));
+  for (const std::string part : {"steps = 2\n", "shuffle = false\n",
+                                 "checkpoint-dir = 'c'\n", "keep = 2\n"})
+    EXPECT_NE(written.find(part), std::string::npos) << part << written;
+}
+
+TEST_F(CommandLine, RefusesABadConfiguration) {
+  auto refused = [&](const std::string &text, const std::string &part) {
+    writeFile(path("bad.toml"), "data = 'val.bin'\nlr = 1\n" + text);
+    expectError("train --config bad.toml", 1, "error: bad.toml:" + part);
+  };
+  refused("stepss = 3\n",
+          "3: unknown key 'stepss': expected an option of train");
+  refused("config = 'x'\n", "3: unknown key 'config'");
+  refused("help = true\n", "3: unknown key 'help'");
+  refused("steps = -1\n", "3: steps: --steps: expected a whole number from 0");
+  refused("steps = 1.5\n", "3: steps: --steps: expected a whole number");
+  refused("\n\nsteps = true\n", "5: steps: expected a string or a number, got "
+                                "boolean");
+  refused("steps = [1]\n",
+          "3: steps: expected a string or a number, got array");
+  refused("[steps]\n", "3: steps: expected a string or a number, got table");
+  refused("shuffle = 1\n", "3: shuffle: expected true or false, got integer");
+  refused("schedule = 'up'\n", "3: schedule: --schedule: expected constant");
+  refused("on-nonfinite = 'jump'\n",
+          "3: on-nonfinite: --on-nonfinite: expected skip or stop, got 'jump'");
+  refused("metrics = ''\n", "3: metrics: expected a value, got ''");
+  refused("lr = 2\n", "3: ");
+  refused("steps = \n", "3: ");
+  refused("steps = 'x\n", "3: ");
+  expectError("train --config none.toml", 1, "none.toml: cannot open");
+  writeFile(path("bad.toml"), "data = 'val.bin'\n");
+  expectError("train --config bad.toml", 1, " is required");
+  expectError("train --config", 1, "--config");
 }

@@ -229,3 +229,78 @@ TEST_F(TokenShards, ShufflingVisitsEveryWindowOncePerPass) {
   EXPECT_EQ(a, x);
   EXPECT_NE(b, x);
 }
+
+namespace {
+
+/// Of this process, in bytes, without what is mapped from files.
+int64_t ownMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "RssAnon:") {
+      int64_t kib = 0;
+      status >> kib;
+      return kib * 1024;
+    }
+  return -1;
+}
+
+int64_t openDescriptors() {
+  std::filesystem::directory_iterator all("/proc/self/fd"), end;
+  return std::distance(all, end);
+}
+
+} // namespace
+
+TEST_F(TokenShards, AMillionStepsKeepNothing) {
+  std::vector<uint16_t> ids(1 << 16);
+  std::iota(ids.begin(), ids.end(), uint16_t(0));
+  for (const char *name : {"a1.bin", "a2.bin", "a3.bin"})
+    writeFile(path(name), shard16(ids));
+  TokenStream stream = open("a*.bin");
+  BatchReader reader("--data", stream, 2, 16);
+  reader.shuffle(1);
+  Ids x(32), y(32);
+  auto run = [&](uint64_t begin, uint64_t end) {
+    for (uint64_t step = begin; step < end; ++step) {
+      reader.readFrom(2 * step, x.data(), y.data());
+      reader.prefetch(2 * step + 2);
+    }
+  };
+  run(0, 1'000);
+  int64_t memory = ownMemory(), descriptors = openDescriptors();
+  ASSERT_GT(memory, 0);
+  run(1'000, 1'000'000);
+  EXPECT_LT(ownMemory() - memory, 1 << 18);
+  EXPECT_EQ(openDescriptors(), descriptors);
+}
+
+// docs/results/loader.md has what it measures; here it only has to be enough.
+TEST_F(TokenShards, ReadsFiftyMillionTokensASecond) {
+  constexpr int64_t kRows = 32, kLength = 1024, kSteps = 1'000;
+  writeFile(path("a.bin"), shard16(std::vector<uint16_t>(20'000'000, 7)));
+  writeFile(path("b.bin"), shard32(std::vector<uint32_t>(20'000'000, 7)));
+  for (const char *name : {"a.bin", "b.bin"})
+    for (bool shuffled : {false, true}) {
+      TokenStream stream = open(name, 50'257);
+      BatchReader reader("--data", stream, kRows, kLength);
+      if (shuffled)
+        reader.shuffle(1);
+      Ids x(kRows * kLength), y(kRows * kLength);
+      timespec begin, end;
+      // The time of this thread, whatever else the machine does.
+      ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+      for (uint64_t step = 0; step < kSteps; ++step) {
+        reader.readFrom(step * kRows, x.data(), y.data());
+        reader.prefetch((step + 1) * kRows);
+      }
+      ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+      double seconds = double(end.tv_sec - begin.tv_sec) +
+                       double(end.tv_nsec - begin.tv_nsec) * 1e-9;
+      double rate = double(kRows * kLength * kSteps) / seconds;
+      RecordProperty(std::string(name, 1) + (shuffled ? "_shuffled" : ""),
+                     std::to_string(rate * 1e-6) + " million tokens/s");
+      std::printf("%s%s: %.0f million tokens/s\n", name,
+                  shuffled ? ", shuffled" : "", rate * 1e-6);
+      EXPECT_GT(rate, 50e6);
+    }
+}

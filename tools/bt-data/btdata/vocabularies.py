@@ -61,6 +61,25 @@ class RankVocabulary:
     def decode(self, ids):
         return self.encoding.decode(ids)
 
+    def token_bytes(self, token):
+        try:
+            return self.encoding.decode_single_token_bytes(token)
+        except KeyError:
+            return b""
+
+
+def letters():
+    """GPT-2's letter for each byte: its own where that can be printed, else one
+    after Latin-1's."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [byte for byte in range(256) if byte not in plain]
+    found = {chr(byte): byte for byte in plain}
+    found |= {chr(256 + i): byte for i, byte in enumerate(rest)}
+    return found
+
+
+BYTES_OF_LETTERS = letters()
+
 
 class FileVocabulary:
     """What a tokenizer.json says."""
@@ -106,6 +125,16 @@ class FileVocabulary:
 
     def decode(self, ids):
         return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+    def token_bytes(self, token):
+        """What a token of a byte-level vocabulary stands for."""
+        text = self.tokenizer.id_to_token(token) or ""
+        if token == self.end_of_text:
+            return text.encode()
+        try:
+            return bytes(map(BYTES_OF_LETTERS.__getitem__, text))
+        except KeyError:
+            return text.encode()
 
 
 def parse_ranks(path, data):
