@@ -2,7 +2,7 @@
 """One step of K microbatches is the step of one batch, whatever K is and however
 many labels of each microbatch are ignored: loss, gradients and new weights.
 
-usage: weighted.py --bin DIR
+usage: weighted.py --bin DIR --part tokens|chunks|classifier
 """
 import os
 import re
@@ -13,7 +13,10 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 from harness import Test, tensors, tolerance  # noqa: E402
 
-test = Test(__doc__)
+PARTS = ("tokens", "chunks", "classifier")
+test = Test(
+    __doc__, lambda parser: parser.add_argument("--part", choices=PARTS, required=True)
+)
 ROWS, T, VOCAB, IGNORED = 16, 6, 23, -100
 MICROBATCHES = (1, 2, 4, 8, 16)
 FLOATS = {"fp64": np.float64, "fp32": np.float32}
@@ -86,41 +89,56 @@ def parameters(source):
     return found
 
 
-# A language model: rows with all, some, one and none of their labels counted.
-model = test.gpt2(layers=1, heads=2, dim=8, vocab=VOCAB, context=T)
-targets = rng.integers(0, VOCAB, (ROWS, T)).astype(np.int32)
-for row in range(ROWS):
-    targets[row, : (row * 5) % (T + 1)] = IGNORED
-targets[:2] = IGNORED
-inputs = dict(
-    tokens=rng.integers(0, VOCAB, (ROWS, T)).astype(np.int32), targets=targets
-)
-names = list(inputs)
-params = parameters(model)
-compare(model, (f"--seq={T}",), inputs, params)
-# The same with the loss head cut in chunks.
-compare(model, (f"--seq={T}", "--loss-head-bytes=400"), inputs, params, (1, 4, 8))
 
-# A classifier with a few ignored labels, whole microbatches of them among these.
-test.run(
-    test.tool("bt-model"),
-    *("mlp", "--inputs", 5, "--hidden", "7", "--classes", 3, "-o", "mlp.mlir"),
-)
-label = rng.integers(0, 3, ROWS).astype(np.int32)
-label[[0, 1, 2, 3, 9, 12]] = IGNORED
-inputs = dict(image=rng.normal(0, 1, (ROWS, 5)), label=label)
-names = list(inputs)
-compare(test.path("mlp.mlir"), (), inputs, parameters(test.path("mlp.mlir")))
+def language_model(chunks):
+    """Rows with all, some, one and none of their labels counted."""
+    global names
+    model = test.gpt2(layers=1, heads=2, dim=8, vocab=VOCAB, context=T)
+    targets = rng.integers(0, VOCAB, (ROWS, T)).astype(np.int32)
+    for row in range(ROWS):
+        targets[row, : (row * 5) % (T + 1)] = IGNORED
+    targets[:2] = IGNORED
+    inputs = dict(
+        tokens=rng.integers(0, VOCAB, (ROWS, T)).astype(np.int32), targets=targets
+    )
+    names = list(inputs)
+    flags = (f"--seq={T}", *(("--loss-head-bytes=400",) if chunks else ()))
+    counts = (1, 4, 8) if chunks else MICROBATCHES
+    compare(model, flags, inputs, parameters(model), counts)
 
-# Without a label that counts there is no mean, and the step changes nothing.
-program = test.compile(test.path("mlp.mlir"), "none", "--batch=4", "--accum=4")
-given = inputs | parameters(test.path("mlp.mlir"))
-given = {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in given.items()}
-given["label"] = np.full_like(label, IGNORED)
-found = step(program, given, 4)
-test.check(np.isnan(found["loss"]), f"loss {found['loss']} of no labels")
-test.check(not found["applied"], "a step without labels was applied")
-for name, value in given.items():
-    if name in found:
-        test.check(found[name].tobytes() == value.tobytes(), f"{name} changed")
+
+def classifier():
+    """A few ignored labels, whole microbatches of them among these."""
+    global names
+    test.run(
+        test.tool("bt-model"),
+        *("mlp", "--inputs", 5, "--hidden", "7", "--classes", 3, "-o", "mlp.mlir"),
+    )
+    label = rng.integers(0, 3, ROWS).astype(np.int32)
+    label[[0, 1, 2, 3, 9, 12]] = IGNORED
+    inputs = dict(image=rng.normal(0, 1, (ROWS, 5)), label=label)
+    names = list(inputs)
+    model = test.path("mlp.mlir")
+    compare(model, (), inputs, parameters(model))
+
+    # Without a label that counts there is no mean, and the step changes nothing.
+    program = test.compile(model, "none", "--batch=4", "--accum=4")
+    given = inputs | parameters(model)
+    given = {
+        k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in given.items()
+    }
+    given["label"] = np.full_like(label, IGNORED)
+    found = step(program, given, 4)
+    test.check(np.isnan(found["loss"]), f"loss {found['loss']} of no labels")
+    test.check(not found["applied"], "a step without labels was applied")
+    for name, value in given.items():
+        if name in found:
+            test.check(found[name].tobytes() == value.tobytes(), f"{name} changed")
+
+
+names = []
+if test.options.part == "classifier":
+    classifier()
+else:
+    language_model(chunks=test.options.part == "chunks")
 test.finish()
