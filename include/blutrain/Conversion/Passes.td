@@ -92,7 +92,9 @@ def FuseGroups : Pass<"blurt-fuse-groups"> {
 
     A merge must not move more bytes than the groups did before (what groups read
     and write, each tensor once). Cheap producers with several readers are cloned
-    into each.
+    into each, unless joining what they read themselves saves more bytes. A group
+    that only widens values is left to its readers. Elementwise work joins a
+    reduction over columns that it does not feed if that writes along them as well.
 
     Before:
     ```mlir

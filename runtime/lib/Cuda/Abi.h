@@ -116,8 +116,9 @@ enum AlgorithmAttribute : int {
   ConfigStages = 6,
   ConfigCluster = 8
 };
-/// The library's numbers of cluster shapes: chosen by itself, 1×1 to 8×4.
-constexpr uint16_t kClusterAuto = 0, kFirstCluster = 2, kLastCluster = 16;
+/// The library's numbers of cluster shapes with extents of powers of two, from
+/// 1 × 1 to 1 × 16.
+constexpr uint16_t kFirstCluster = 2, kLastCluster = 16;
 
 enum PreferenceAttribute : int {
   PreferWorkspaceBytes = 1,

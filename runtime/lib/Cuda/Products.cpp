@@ -264,11 +264,15 @@ std::vector<cuda::Candidate> CudaProducts::variants(int32_t index,
   };
   auto list = [&](const cuda::Algorithm &algorithm,
                   cuda::AlgorithmCapability capability) {
-    uint32_t ids[256];
+    // The library refuses a buffer of another size than its list has.
     size_t bytes = 0;
-    if (api.AlgoCap(&algorithm, capability, ids, sizeof(ids), &bytes) != 0)
+    if (api.AlgoCap(&algorithm, capability, nullptr, 0, &bytes) != 0)
       bytes = 0;
-    return std::vector<uint32_t>(ids, ids + bytes / sizeof(uint32_t));
+    std::vector<uint32_t> ids(bytes / sizeof(uint32_t));
+    if (!ids.empty() && api.AlgoCap(&algorithm, capability, ids.data(),
+                                    ids.size() * sizeof(uint32_t), &bytes) != 0)
+      ids.clear();
+    return ids;
   };
   auto with = [&](cuda::Algorithm algorithm, cuda::AlgorithmAttribute attribute,
                   auto value) -> std::optional<cuda::Algorithm> {

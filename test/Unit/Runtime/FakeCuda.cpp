@@ -617,13 +617,19 @@ int cublasLtMatmulAlgoGetHeuristic(void *, FakeDesc *desc, FakeLayout *,
     candidates[(*count)++] = {{algorithm}, 256 * algorithm, 0, 1, {}};
   return 0;
 }
-/// Tiles 1 to 4, no stages.
+/// Tiles 403 to 1, of which the last four can be used; no stages.
 int cublasLtMatmulAlgoCapGetAttribute(const uint64_t *, int capability,
-                                      void *to, size_t, size_t *bytes) {
+                                      void *to, size_t room, size_t *bytes) {
   FAIL_IF_WANTED("cublasLtMatmulAlgoCapGetAttribute");
-  const uint32_t tiles[] = {1, 2, 3, 4};
-  *bytes = capability == 6 ? sizeof(tiles) : 0;
-  std::memcpy(to, tiles, *bytes);
+  std::vector<uint32_t> tiles(403);
+  for (uint32_t i = 0; i < tiles.size(); ++i)
+    tiles[i] = tiles.size() - i;
+  *bytes = capability == 6 ? tiles.size() * sizeof(uint32_t) : 0;
+  if (room == 0)
+    return 0;
+  if (room < *bytes)
+    return 7;
+  std::memcpy(to, tiles.data(), *bytes);
   return 0;
 }
 /// A tile is the number of an algorithm; nothing else can be chosen.
