@@ -2,6 +2,7 @@
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -52,6 +53,12 @@ if has_cuda_device():
     config.available_features.add("cuda-device")
 if os.path.exists(os.path.join(config.blutrain_tools_dir, "bt-compile")):
     config.available_features.add("bt-compile")
+
+# Ranks on CPUs need mpirun and, built with it, the plug-in.
+if shutil.which("mpirun") and os.path.exists(
+    os.path.join(config.blutrain_obj_root, "lib", "libblurt-mpi.so")
+):
+    config.available_features.add("mpi")
 
 if os.path.exists("/usr/share/datasets/fashion-mnist"):
     config.available_features.add("fashion-mnist")

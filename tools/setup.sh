@@ -38,6 +38,9 @@ packages=(
   libclang-rt-22-dev
   # tests; lit needs psutil for its time-outs, the numeric tests numpy
   libgtest-dev libgmock-dev python3 python3-psutil python3-numpy shellcheck
+  # ranks on CPUs; without it programs for several devices compile but do not
+  # start there
+  openmpi-bin libopenmpi-dev
   # the images of a test and of docs/results/cpu-fashion-mnist.md
   dataset-fashion-mnist
   # the quickstart's text

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Blu/Blu.h"
+#include "Blu/Sharding.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -43,6 +44,10 @@ void BluDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "Blu/BluOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "Blu/BluShardingOps.cpp.inc"
       >();
 }
 

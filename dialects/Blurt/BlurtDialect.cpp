@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Blurt/BlurtDialect.h"
+#include "Blurt/Collective.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -26,6 +27,10 @@ void BlurtDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "Blurt/BlurtOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "Blurt/BlurtCollectiveOps.cpp.inc"
       >();
 }
 

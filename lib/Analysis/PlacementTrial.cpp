@@ -6,6 +6,8 @@
 
 #include "PlacementTrial.h"
 
+#include "Blurt/Collective.h"
+
 using namespace blutrain;
 using namespace mlir;
 using blurt::LoopOp;
@@ -153,7 +155,7 @@ bool blutrain::acceptsOperandLayout(OpOperand &operand, const ArenaView &view) {
     return operand.getOperandNumber() > 1 || hasUnitMatrixStride(view);
   if (isa<blurt::AttentionOp, blurt::AttentionGradOp>(op))
     return hasUnitInnerStride(view);
-  return true;
+  return !isa<blurt::CollectiveOp>(op) || view.isContiguous();
 }
 
 bool blutrain::acceptsResultLayout(OpResult result, const ArenaView &view) {
@@ -165,7 +167,7 @@ bool blutrain::acceptsResultLayout(OpResult result, const ArenaView &view) {
     return hasUnitMatrixStride(view);
   if (isa<blurt::AttentionOp, blurt::AttentionGradOp>(op))
     return hasUnitInnerStride(view);
-  return true;
+  return !isa<blurt::CollectiveOp>(op) || view.isContiguous();
 }
 
 bool Placement::Trial::isReachable() const {

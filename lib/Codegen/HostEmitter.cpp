@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
@@ -75,6 +76,29 @@ std::string blurt::getSymbolName(StringRef prefix, StringRef name,
   return symbol + "_" + std::to_string(number);
 }
 
+static FileLineColLoc findFile(Location loc) {
+  FileLineColLoc found;
+  loc->walk([&](Location inner) {
+    found = dyn_cast<FileLineColLoc>(inner);
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+std::string blurt::describeSource(Operation *op) {
+  std::string text = op->getName().stripDialect().str();
+  if (auto group = dyn_cast<GroupOp>(op))
+    text = group.getKernel().str();
+  else if (auto collective = dyn_cast<CollectiveOp>(op))
+    text = collective.getKind().str();
+  if (FileLineColLoc file = findFile(op->getLoc()))
+    text += (" at " + llvm::sys::path::filename(file.getFilename()) + ":" +
+             Twine(file.getLine()) + ":" + Twine(file.getColumn()))
+                .str();
+  return text;
+}
+
+/// blurt_device_kernel of blurt/blurt.h, with its maps.
 void blurt::setPlanHash(ModuleOp module) {
   if (!module->hasAttr("blurt.program"))
     return;
@@ -161,6 +185,39 @@ void HostEmitter::convertCall(func::CallOp call) {
       FunctionType::get(call.getContext(), types, callee.getResultTypes()));
 }
 
+static int64_t getDtype(Type type) {
+  return type.isF64() ? 0 : type.isF32() ? 1 : 2;
+}
+
+/// A call of the runtime with the number of the collective in the program's
+/// table, to which it adds an entry: every place in the program has its own,
+/// so that a message can say which one it was.
+void HostEmitter::emitCollective(CollectiveOp op) {
+  OpBuilder b(op);
+  SmallVector<Attribute> table, values;
+  if (auto list = module->getAttrOfType<ArrayAttr>("blurt.collectives"))
+    llvm::append_range(table, list);
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+    CollectiveOp::Transfer transfer = op.getTransfer(i);
+    values.push_back(b.getDenseI64ArrayAttr(
+        {transfer.batch, transfer.count, transfer.piece,
+         getDtype(getElementTypeOrSelf(input.getType()))}));
+  }
+  table.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("kind", op.getKindAttr()),
+       b.getNamedAttr("axis", op.getAxisAttr()),
+       b.getNamedAttr("size", op.getSizeAttr()),
+       b.getNamedAttr("source", b.getStringAttr(describeSource(op))),
+       b.getNamedAttr("values", b.getArrayAttr(values))}));
+  module->setAttr("blurt.collectives", b.getArrayAttr(table));
+  SmallVector<Value> operands(op.getInputs());
+  llvm::append_range(operands, op.getOuts());
+  Value addresses = storeArguments(b, op.getLoc(), operands);
+  Value number = arith::ConstantOp::create(
+      b, op.getLoc(), b.getI32IntegerAttr(table.size() - 1));
+  call(b, op.getLoc(), "blurt_collective_run", {number, addresses});
+}
+
 LogicalResult HostEmitter::convert(func::FuncOp function) {
   MLIRContext *ctx = function.getContext();
   auto ptr = LLVM::LLVMPointerType::get(ctx);
@@ -205,6 +262,10 @@ LogicalResult HostEmitter::convert(func::FuncOp function) {
         llvm::TypeSwitch<Operation *, LogicalResult>(op)
             .Case([&](SlotOp slot) {
               pointers[slot] = emitSlot(slot, getPointer(slot.getArena()));
+              return success();
+            })
+            .Case([&](CollectiveOp collective) {
+              emitCollective(collective);
               return success();
             })
             .Case<GroupOp, GemmOp, ScatterAddOp, CacheUpdateOp, AttentionOp,

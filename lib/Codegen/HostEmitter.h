@@ -13,7 +13,7 @@
 #ifndef BLUTRAIN_LIB_CODEGEN_HOSTEMITTER_H
 #define BLUTRAIN_LIB_CODEGEN_HOSTEMITTER_H
 
-#include "Blurt/BlurtDialect.h"
+#include "Blurt/Collective.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -54,6 +54,7 @@ protected:
 
 private:
   void convertCall(func::CallOp call);
+  void emitCollective(CollectiveOp op);
 
   ModuleOp module;
   Block *entry = nullptr;
@@ -71,6 +72,8 @@ LLVM::LLVMFuncOp declareFunction(ModuleOp module, StringRef name,
 std::string getStructureKey(Operation *op);
 /// `name` with everything that a symbol cannot hold replaced.
 std::string getSymbolName(StringRef prefix, StringRef name, unsigned number);
+/// "layer_norm at gpt2.mlir:12:8": an op and where it was written.
+std::string describeSource(Operation *op);
 /// Sets the module's `blurt.plan_hash`, the digest of the plan it still is.
 void setPlanHash(ModuleOp module);
 

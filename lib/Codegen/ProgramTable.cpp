@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// BLURT_ABI_VERSION of blurt/blurt.h.
-static constexpr int32_t kAbiVersion = 4;
+static constexpr int32_t kAbiVersion = 5;
 /// BLURT_MAP_RANK of blurt/blurt.h.
 static constexpr int64_t kMapRank = 5;
 
@@ -60,6 +60,8 @@ private:
   Field i64s(ArrayRef<int64_t> numbers);
   /// blurt_device_kernel of each dictionary of `list`.
   Field kernelTable(ArrayAttr list);
+  /// blurt_collective of each dictionary of `blurt.collectives`.
+  Field collectiveTable(ArrayAttr list);
   /// blurt_device_code of the attribute `blurt.device`, null without one.
   Field deviceCode();
 
@@ -215,6 +217,27 @@ TableBuilder::Field TableBuilder::kernelTable(ArrayAttr list) {
   return array("blurt_kernels", kernels);
 }
 
+TableBuilder::Field TableBuilder::collectiveTable(ArrayAttr list) {
+  SmallVector<Struct> collectives;
+  for (DictionaryAttr collective : list.getAsRange<DictionaryAttr>()) {
+    SmallVector<Struct> values;
+    for (auto value :
+         collective.getAs<ArrayAttr>("values").getAsRange<DenseI64ArrayAttr>())
+      values.push_back({i64(value[0]), i64(value[1]), i64(value[2]),
+                        i32(value[3]), i32(0)});
+    auto kind = llvm::StringSwitch<int32_t>(getString(collective, "kind"))
+                    .Case("reduce_scatter", 0)
+                    .Case("all_gather", 1)
+                    .Default(2);
+    collectives.push_back({i32(kind), i32(values.size()),
+                           i64(getInt(collective, "size")),
+                           string(getString(collective, "axis")),
+                           string(getString(collective, "source")),
+                           array("blurt_values", values)});
+  }
+  return array("blurt_collectives", collectives);
+}
+
 TableBuilder::Field TableBuilder::deviceCode() {
   auto device = module->getAttrOfType<DictionaryAttr>("blurt.device");
   if (!device)
@@ -310,6 +333,9 @@ FailureOr<TableBuilder::Struct> TableBuilder::tensor(DictionaryAttr tensor) {
   if (init < 0)
     return error() << "gives tensor '" << name << "' the initialiser '"
                    << getString(tensor, "init") << "', which the ABI lacks";
+  auto shardOf = tensor.getAs<DenseI64ArrayAttr>("shard_of");
+  ArrayRef<int64_t> logical =
+      shardOf ? shardOf.asArrayRef() : ArrayRef<int64_t>();
   return Struct{string(name),
                 string(getString(tensor, "export", name)),
                 i32(role),
@@ -324,7 +350,10 @@ FailureOr<TableBuilder::Struct> TableBuilder::tensor(DictionaryAttr tensor) {
                 i32(init),
                 i32(tensor.contains("decay")),
                 f64(getFloat(tensor, "init_a")),
-                f64(getFloat(tensor, "init_b"))};
+                f64(getFloat(tensor, "init_b")),
+                i64(getInt(tensor, "shards")),
+                i64(logical.size()),
+                shape(logical)};
 }
 
 FailureOr<SmallVector<TableBuilder::Struct>>
@@ -392,6 +421,12 @@ LogicalResult TableBuilder::build(DictionaryAttr program) {
       metadata.push_back({string(entry.getName().getValue()), string(text)});
     }
 
+  auto list = module->getAttrOfType<ArrayAttr>("blurt.collectives");
+  ArrayAttr collectives = list ? list : ArrayAttr::get(b.getContext(), {});
+  int64_t devices = 1;
+  if (auto mesh = module->getAttrOfType<DictionaryAttr>("blu.mesh"))
+    for (NamedAttribute axis : mesh)
+      devices *= cast<IntegerAttr>(axis.getValue()).getInt();
   StringRef hash = getString(program, "plan_hash");
   if (auto attr = module->getAttrOfType<StringAttr>("blurt.plan_hash"))
     hash = attr.getValue();
@@ -409,7 +444,11 @@ LogicalResult TableBuilder::build(DictionaryAttr program) {
                 array("blurt_metadata", metadata),
                 i64(getInt(program, "state_bytes")),
                 i64(getInt(program, "peak_bytes")),
-                deviceCode()};
+                deviceCode(),
+                i32(collectives.size()),
+                i32(0),
+                i64(devices),
+                collectiveTable(collectives)};
   global("blurt_program_main", LLVM::Linkage::External, structType(fields),
          {fields}, /*isArray=*/false);
   return success();

@@ -8,6 +8,7 @@
 
 #include "blutrain/Codegen/Device.h"
 #include "blutrain/Codegen/Object.h"
+#include "blutrain/Driver/VerifyPlan.h"
 #include "blutrain/Pipelines/Registration.h"
 #include "blutrain/Transforms/Plan.h"
 
@@ -181,6 +182,17 @@ LogicalResult checkOptions(const CompileOptions &options) {
                "not have; expected fp64, fp32 or bf16\n";
     return failure();
   };
+  auto mesh = [&]() {
+    if (stages.zero != 0 && stages.mesh.empty()) {
+      error() << "--zero: needs --mesh\n";
+      return failure();
+    }
+    if (stages.vjp && !stages.mesh.empty()) {
+      error() << "--mesh: not supported with --vjp\n";
+      return failure();
+    }
+    return within("--zero", stages.zero, 0, 2);
+  };
   return failure(
       failed(oneOf("--target", stages.target, {"cpu", "cuda"})) ||
       failed(precision()) || failed(archs()) || failed(combinations()) ||
@@ -191,7 +203,7 @@ LogicalResult checkOptions(const CompileOptions &options) {
       failed(within("--accum", stages.microbatches, 1, INT32_MAX)) ||
       failed(
           within("--loss-head-bytes", stages.lossHeadBytes, -1, INT64_MAX)) ||
-      failed(dropout()));
+      failed(dropout()) || failed(mesh()));
 }
 
 /// What the program table says of the program as a whole, from the model and
@@ -208,6 +220,10 @@ void describeProgram(ModuleOp module, const CompileOptions &options) {
   }
   metadata.set("source", b.getStringAttr(llvm::sys::path::filename(
                              options.input == "-" ? "stdin" : options.input)));
+  if (!options.stages.mesh.empty()) {
+    metadata.set("mesh", b.getStringAttr(options.stages.mesh));
+    metadata.set("zero", b.getStringAttr(Twine(options.stages.zero)));
+  }
   if (options.stages.debugNonfinite)
     metadata.set("debug_nonfinite", b.getStringAttr("1"));
   if (!options.stages.paramGroups.empty())
@@ -332,7 +348,12 @@ LogicalResult compileModule(ModuleOp module, const CompileOptions &options) {
   Stage last = options.to.value_or(Stage::LLVM);
   for (int i = int(options.from) + 1; i <= int(last); ++i) {
     Stage stage = Stage(i);
+    OwningOpRef<ModuleOp> whole;
+    if (stage == Stage::Shard && options.verifyPlan)
+      whole = module.clone();
     if (failed(runStage(stage, module, options, report)))
+      return failure();
+    if (whole && failed(verifyPlan(*whole, module)))
       return failure();
     planned |= stage == Stage::Plan;
     if (options.dumpStages.empty())

@@ -46,6 +46,8 @@ public:
   /// The name of a parameter, with the stacks around it.
   std::string fullName(llvm::StringRef name) const;
 
+  const InterpreterOptions &getOptions() const { return options; }
+
   /// Stacks, and their iterations, that the run is in: `block.0.`, ….
   llvm::SmallVector<std::string> scopes;
 
@@ -88,6 +90,7 @@ void registerOptimizerEvaluators(EvaluatorRegistry &registry);
 void registerRandomEvaluators(EvaluatorRegistry &registry);
 void registerReductionEvaluators(EvaluatorRegistry &registry);
 void registerShapeEvaluators(EvaluatorRegistry &registry);
+void registerShardingEvaluators(EvaluatorRegistry &registry);
 
 /// Zeros of the element type of `like`.
 inline Tensor zerosFor(mlir::Value like, llvm::ArrayRef<int64_t> shape) {

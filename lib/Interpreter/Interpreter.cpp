@@ -23,6 +23,7 @@ const EvaluatorRegistry &EvaluatorRegistry::get() {
     registerRandomEvaluators(registry);
     registerReductionEvaluators(registry);
     registerShapeEvaluators(registry);
+    registerShardingEvaluators(registry);
     return registry;
   }();
   return registry;

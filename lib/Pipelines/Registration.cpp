@@ -11,6 +11,7 @@
 #include "blutrain/Conversion/Passes.h"
 #include "blutrain/Pipelines/Passes.h"
 #include "blutrain/Pipelines/Stages.h"
+#include "blutrain/Sharding/Passes.h"
 #include "blutrain/Transforms/Passes.h"
 
 #include "Blu/Blu.h"
@@ -37,6 +38,7 @@ void blutrain::registerPasses() {
   registerTransformsPasses();
   registerAutodiffPasses();
   registerConversionPasses();
+  registerShardingPasses();
   registerFuseStagePipeline();
   registerBluTrainTransformsPasses();
   blurt::registerCodegenPasses();

@@ -10,6 +10,7 @@
 #include "blutrain/Codegen/Passes.h"
 #include "blutrain/Conversion/Passes.h"
 #include "blutrain/Pipelines/Passes.h"
+#include "blutrain/Sharding/Passes.h"
 #include "blutrain/Transforms/Passes.h"
 #include "blutrain/Transforms/Plan.h"
 
@@ -109,8 +110,10 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
   gradient.recompute = recompute;
   pm.addPass(createDifferentiateLossPass(gradient));
   // The head and its gradient are next to each other now; no other pass may
-  // have pulled them apart, so this comes at once.
-  pm.addPass(createChunkLossHeadPass(lossHead));
+  // have pulled them apart, so this comes at once; on a mesh, when the rows are
+  // those of a device.
+  if (options.mesh.empty())
+    pm.addPass(createChunkLossHeadPass(lossHead));
   AccumulateGradientsPassOptions accumulate;
   accumulate.microbatches = options.microbatches;
   pm.addPass(createAccumulateGradientsPass(accumulate));
@@ -121,6 +124,29 @@ static void buildGradStage(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createAppendOptimizerPass(optimizer));
   // Folds reshapes of reshapes and drops what nothing uses. Not CSE: it would
   // undo rematerialisation.
+  pm.addPass(createCanonicalizerPass());
+}
+
+/// The step of one device to that of each device of a mesh.
+static void buildShardStage(OpPassManager &pm, const StageOptions &options) {
+  if (options.mesh.empty())
+    return; // One device: the step is its own shard.
+  SeedShardingPassOptions seed;
+  seed.mesh = options.mesh;
+  pm.addPass(createSeedShardingPass(seed));
+  // What the inputs cannot be cut into is said of them, not of what follows.
+  pm.addPass(createVerifyShardingPass());
+  pm.addPass(createPropagateShardingPass());
+  pm.addPass(createVerifyShardingPass());
+  pm.addPass(createPartitionPass());
+  // Chunks are of a device's rows: whole ones would lie across devices.
+  ChunkLossHeadPassOptions lossHead;
+  lossHead.bytes = getLossHeadBytes(options);
+  pm.addPass(createChunkLossHeadPass(lossHead));
+  ReduceGradientsPassOptions reduce;
+  reduce.zero = options.zero;
+  pm.addPass(createReduceGradientsPass(reduce));
+  pm.addPass(createLowerAllReducePass());
   pm.addPass(createCanonicalizerPass());
 }
 
@@ -180,7 +206,7 @@ void blutrain::buildStage(Stage stage, OpPassManager &manager,
     buildGradStage(manager, options);
     break;
   case Stage::Shard:
-    // One device: the step is its own shard.
+    buildShardStage(manager, options);
     break;
   case Stage::Fuse:
     // Steps to blurt: one group a kernel, library calls, views, loops.
@@ -245,6 +271,11 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
       *this, "memory-limit",
       llvm::cl::desc("bytes of the largest arena allowed; 0: any"),
       llvm::cl::init(defaults.memoryLimit)};
+  Option<std::string> mesh{*this, "mesh",
+                           llvm::cl::desc("axes of devices, dp=4"),
+                           llvm::cl::init(defaults.mesh)};
+  Option<int64_t> zero{*this, "zero", llvm::cl::desc("ZeRO stage"),
+                       llvm::cl::init(defaults.zero)};
   Option<bool> debugMemory{
       *this, "debug-memory",
       llvm::cl::desc("check every access against the memory plan"),
@@ -272,6 +303,8 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
     options.remat = remat;
     options.lossHeadBytes = lossHeadBytes;
     options.memoryLimit = memoryLimit;
+    options.mesh = mesh;
+    options.zero = zero;
     options.debugMemory = debugMemory;
     options.debugNonfinite = debugNonfinite;
     options.vjp = vjp;

@@ -6,6 +6,7 @@
 
 #include "PlanDetail.h"
 
+#include "Blurt/Collective.h"
 #include "blurt/blurt.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -246,6 +247,8 @@ void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
     StringRef name;
     if (auto group = dyn_cast<blurt::GroupOp>(op))
       name = group.getKernel();
+    else if (auto collective = dyn_cast<blurt::CollectiveOp>(op))
+      name = collective.getKind();
     else if (isa<blurt::GemmOp, blurt::AttentionOp, blurt::AttentionGradOp,
                  blurt::ScatterAddOp, blurt::CacheUpdateOp>(op))
       name = op->getName().stripDialect();

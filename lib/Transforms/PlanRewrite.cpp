@@ -6,6 +6,7 @@
 
 #include "PlanDetail.h"
 
+#include "Blurt/Collective.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -252,6 +253,8 @@ void PlanRewriter::visitLeaf(Operation *op) {
   else if (auto typed = dyn_cast<blurt::AttentionGradOp>(op))
     finish(typed);
   else if (auto typed = dyn_cast<blurt::ScatterAddOp>(op))
+    finish(typed);
+  else if (auto typed = dyn_cast<blurt::CollectiveOp>(op))
     finish(typed);
   else
     finish(cast<blurt::CacheUpdateOp>(op));

@@ -11,7 +11,7 @@
 
 #include "blutrain/Transforms/Plan.h"
 
-#include "Blurt/BlurtDialect.h"
+#include "Blurt/Collective.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -161,6 +161,8 @@ LogicalResult FunctionVerifier::collectAccesses(Operation *op) {
       numOuts = grad.getOuts().size();
     else if (auto scatter = dyn_cast<blurt::ScatterAddOp>(op))
       numOuts = scatter.getOuts().size();
+    else if (auto collective = dyn_cast<blurt::CollectiveOp>(op))
+      numOuts = collective.getOuts().size();
     else if (auto update = dyn_cast<blurt::CacheUpdateOp>(op))
       numOuts = update.getOuts().size(), updates = true;
   }
@@ -199,7 +201,8 @@ LogicalResult FunctionVerifier::collect(Block &block) {
       times[loop] = {begin, now++};
     } else if (isa<blurt::GroupOp, blurt::GemmOp, blurt::AttentionOp,
                    blurt::AttentionGradOp, blurt::ScatterAddOp,
-                   blurt::CacheUpdateOp, memref::StoreOp>(op)) {
+                   blurt::CacheUpdateOp, blurt::CollectiveOp,
+                   memref::StoreOp>(op)) {
       if (failed(collectAccesses(&op)))
         return failure();
     } else if (!isa<arith::ConstantOp, arith::SubIOp, arith::IndexCastOp,

@@ -123,6 +123,20 @@ int main(int argc, char **argv) {
   auto limit =
       flag("memory-limit", "refuse a plan with a larger arena (KiB, MiB, GiB)",
            memoryLimit, "BYTES");
+  auto mesh = flag("mesh",
+                   "devices of the program, by named axes: dp=4 for four "
+                   "replicas that share a batch",
+                   stages.mesh, "AXES");
+  auto zero = flag("zero",
+                   "what the replicas of a mesh share instead of each having "
+                   "all of it: nothing (0), optimizer state (1), gradients "
+                   "too (2)",
+                   stages.zero, "STAGE");
+  auto verifyPlan =
+      flag("verify-plan",
+           "run the program of the mesh and that of one device in the "
+           "interpreter, in f64, and compare; for small shapes",
+           options.verifyPlan, "");
   auto report = flag(
       "report", "write the plan report, as JSON or, for FILE.html, as a page",
       options.report, "FILE");
@@ -181,6 +195,8 @@ int main(int argc, char **argv) {
   if (dropout->getNumOccurrences() && stages.dropout < 0)
     return complain("--dropout: expected a rate from 0 to below 1, got " +
                     llvm::formatv("{0}", stages.dropout).str());
+  if (mesh->getNumOccurrences() && stages.mesh.empty())
+    return complain("--mesh: expected axes and their sizes, dp=4");
   if (!from.empty()) {
     std::optional<Stage> stage = parseStage("--compile-from", from);
     if (!stage)

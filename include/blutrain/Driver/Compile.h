@@ -23,6 +23,7 @@ struct CompileOptions {
   std::optional<Stage> to;
   std::string dumpStages; ///< folder for the IR at the exit of each stage
   std::string report;     ///< file for the plan report
+  bool verifyPlan = false; ///< interpret the sharded program beside the whole
   std::string cpu = "native";
   std::string features;
   std::string linker;        ///< C++ driver that links

@@ -19,13 +19,28 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace blutrain {
+
+/// Where the devices of a mesh, a thread each, meet for collectives.
+class Meeting {
+public:
+  virtual ~Meeting() = default;
+  virtual int64_t size() const = 0;
+  /// Everybody's tensors, in the order of the devices; waits for all of them.
+  /// Fails if one of them has left.
+  virtual mlir::FailureOr<std::vector<std::vector<Tensor>>>
+  exchange(int64_t device, std::vector<Tensor> mine) = 0;
+};
 
 struct InterpreterOptions {
   /// Round each float result of an op, and each argument and parameter, to its
   /// element type.
   bool round = false;
+  /// With `device`, for programs of several devices.
+  Meeting *meeting = nullptr;
+  int64_t device = 0;
 };
 
 /// Parameters of a model by full name: those inside stacks are

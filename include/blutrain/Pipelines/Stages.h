@@ -48,6 +48,8 @@ struct StageOptions {
   /// Most bytes of logits a chunk; 0: no chunks, negative: as suits the target.
   int64_t lossHeadBytes = -1;
   int64_t memoryLimit = 0; ///< bytes, 0: none
+  std::string mesh;        ///< `dp=4`; empty: one device
+  int64_t zero = 0;        ///< ZeRO stage
   bool vjp = false;        ///< compile the vector-Jacobian product
   bool debugMemory = false;
   bool debugNonfinite = false;

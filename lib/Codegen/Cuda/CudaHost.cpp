@@ -10,7 +10,6 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 #include "llvm/Support/MathExtras.h"
-#include "llvm/Support/Path.h"
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -25,27 +24,6 @@ CudaHost::CudaHost(ModuleOp module, int64_t workspaceOffset,
       gpu::GPUModuleOp::create(b, module.getLoc(), "kernels_sm_90a");
 }
 
-static FileLineColLoc findFile(Location loc) {
-  FileLineColLoc found;
-  loc->walk([&](Location inner) {
-    found = dyn_cast<FileLineColLoc>(inner);
-    return found ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  return found;
-}
-
-std::string blurt::describeSource(Operation *op) {
-  std::string text = op->getName().stripDialect().str();
-  if (auto group = dyn_cast<GroupOp>(op))
-    text = group.getKernel().str();
-  if (FileLineColLoc file = findFile(op->getLoc()))
-    text += (" at " + llvm::sys::path::filename(file.getFilename()) + ":" +
-             Twine(file.getLine()) + ":" + Twine(file.getColumn()))
-                .str();
-  return text;
-}
-
-/// blurt_device_kernel of blurt/blurt.h, with its maps.
 static DictionaryAttr describeKernel(Builder &b, StringRef symbol,
                                      Operation *op, unsigned numArguments,
                                      const DeviceLaunch &launch) {

@@ -85,9 +85,6 @@ private:
   unsigned numGroups = 0;
 };
 
-/// "layer_norm at gpt2.mlir:12:8": an op and where it was written.
-std::string describeSource(Operation *op);
-
 /// Bytes of the elements of `operands`, memrefs, each once.
 int64_t getOperandBytes(ValueRange operands);
 

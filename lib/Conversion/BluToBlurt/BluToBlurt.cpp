@@ -137,6 +137,7 @@ struct ConvertBluToBlurt
     addRandomLowerings(table);
     addReductionLowerings(table);
     addShapeLowerings(table);
+    addShardingLowerings(table);
     addStructureLowerings(table);
     ModuleOp module = getOperation();
     for (blu::StepOp step :

@@ -226,6 +226,7 @@ void addOptimizerLowerings(LoweringTable &table);
 void addRandomLowerings(LoweringTable &table);
 void addReductionLowerings(LoweringTable &table);
 void addShapeLowerings(LoweringTable &table);
+void addShardingLowerings(LoweringTable &table);
 void addStructureLowerings(LoweringTable &table);
 
 /// Moves the bodies of `blu.checkpoint`s to where these stand.

@@ -24,6 +24,7 @@ namespace blurt {
 
 class CudaCode;
 class FiniteCheck;
+class World;
 
 class Context {
 public:
@@ -47,6 +48,8 @@ public:
     makeShadow = std::move(maker);
   }
 
+  /// The ranks of a program for several devices, or null.
+  World *world = nullptr;
   /// What looks through the results of the operations that run, or null.
   FiniteCheck *finiteCheck = nullptr;
 

@@ -40,6 +40,7 @@ struct SessionOptions {
   int64_t device = -1; ///< as resolveDevice takes it
   std::string tune;    ///< a file of the command tune, or nothing
   bool graphs = true;  ///< launch entries as graphs
+  World *world = nullptr; ///< of a program for several devices
 };
 
 /// Bytes of a device that runs a program.

@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 4
+#define BLURT_ABI_VERSION 5
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -84,6 +84,15 @@ typedef struct blurt_tensor {
   int32_t init_kind;     /* blurt_init_kind, for BLURT_PARAM                */
   int32_t decay;         /* 1: weight decay applies                         */
   double init_a, init_b;
+
+  /* Of state that is cut among the devices of a mesh, `shards` of them; else 0.
+   * `shape` is then one extent, that of a device's piece: `shard_shape` in
+   * row-major order is cut into pieces of ⌈elements/shards⌉, device d having the
+   * d-th, zeros behind a short one.
+   */
+  int64_t shards;
+  int64_t shard_rank;
+  const int64_t *shard_shape;
 } blurt_tensor;
 
 /*===----------------------------------------------------------------------===*
@@ -206,6 +215,7 @@ typedef struct blurt_device_code {
  *                     `loss_limit`, `norm_limit` (f64; at or above them, as
  *                     where a number is not finite, `train` leaves state as it
  *                     is),
+ *                     `dp_index` (i64: the device's number along axis dp),
  *                     `step` (i64, from 1), `seed` (i64), `position` (i64,
  *                     tokens already in the cache). An entry lists those it
  *                     reads; the others need not be set.
@@ -222,6 +232,34 @@ typedef struct blurt_entry {
   int32_t num_tensors; /* inputs, outputs, scalars, gradients, caches         */
   const blurt_tensor *tensors;
 } blurt_entry;
+
+/*===----------------------------------------------------------------------===*
+ * Collectives; programs for one device have none
+ *===----------------------------------------------------------------------===*/
+
+typedef enum blurt_collective_kind {
+  BLURT_REDUCE_SCATTER = 0, /* sums, of which a device keeps its piece         */
+  BLURT_ALL_GATHER = 1,     /* pieces of all devices, on each                  */
+  BLURT_LOCAL_SHARD = 2     /* a device's own piece of what all have           */
+} blurt_collective_kind;
+
+/* `batch` rows of `count` elements, each cut into pieces of `piece` elements:
+ * device d's are [d·piece, (d+1)·piece) of a row, zeros beyond `count`.
+ */
+typedef struct blurt_collective_value {
+  int64_t batch, count, piece;
+  int32_t dtype; /* blurt_dtype: floats                                       */
+  int32_t reserved; /* 0                                                      */
+} blurt_collective_value;
+
+typedef struct blurt_collective {
+  int32_t kind; /* blurt_collective_kind                                      */
+  int32_t num_values;
+  int64_t size;       /* devices that take part                               */
+  const char *axis;   /* of the mesh, along which these devices lie           */
+  const char *source; /* the op it came from and where that was written       */
+  const blurt_collective_value *values;
+} blurt_collective;
 
 typedef struct blurt_key_value {
   const char *key, *value;
@@ -244,6 +282,10 @@ typedef struct blurt_program {
   uint64_t state_bytes;
   uint64_t peak_bytes; /* arena size: the largest entry's peak                */
   const blurt_device_code *device; /* null unless the target is `cuda`        */
+  int32_t num_collectives;
+  int32_t reserved; /* 0                                                      */
+  int64_t devices;  /* of the mesh, one process each; 1 without               */
+  const blurt_collective *collectives;
 } blurt_program;
 
 extern const blurt_program blurt_program_main;
@@ -265,6 +307,13 @@ typedef void (*blurt_kernel)(void *const *args, int64_t begin, int64_t end);
  */
 void blurt_parallel(void *ctx, blurt_kernel kernel, void *const *args,
                     int64_t tasks, int64_t grain);
+
+/* Collective `number` of the program's table over the addresses of its inputs,
+ * then of its outputs. Devices add in the order of their numbers. On the CPU it
+ * is done on return, on a device it is queued. Does not return if another
+ * device is missing: the process ends with a message.
+ */
+void blurt_collective_run(void *ctx, int32_t number, void *const *args);
 
 /* C[b] = op(A[b]) · op(B[b]) + beta · C[b] for `batch` row-major matrices;
  * op(A) is m×k, op(B) k×n, C m×n. `lda`, `ldb`, `ldc` are elements between rows

@@ -178,6 +178,7 @@ constexpr uint32_t kReductionsInPlace = 1;
   F(EventDestroy, "cuEventDestroy_v2", Event)                                  \
   F(EventRecord, "cuEventRecord", Event, Stream)                               \
   F(EventSynchronize, "cuEventSynchronize", Event)                             \
+  F(EventQuery, "cuEventQuery", Event)                                         \
   F(EventElapsedTime, "cuEventElapsedTime", float *, Event, Event)             \
   F(MemAlloc, "cuMemAlloc_v2", Address *, size_t)                              \
   F(MemFree, "cuMemFree_v2", Address)                                          \

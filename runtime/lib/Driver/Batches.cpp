@@ -19,11 +19,13 @@ namespace {
 class TokenBatches : public Batches {
 public:
   TokenBatches(const blurt_tensor &tokens, const blurt_tensor &targets,
-               int64_t rows, int64_t length, const DataOptions &options,
-               int64_t vocabulary)
-      : Batches(rows, length), tokens(tokens), targets(targets),
+               const blurt_entry &entry, const DataOptions &options,
+               int64_t vocabulary, Share share)
+      : Batches(entry.batch, entry.microbatches, entry.seq, share),
+        tokens(tokens), targets(targets),
         stream(options.flag, options.files, vocabulary),
-        reader(options.flag, stream, rows, length) {
+        whole(options.flag, stream, rows(), entry.seq),
+        reader(options.flag, stream, entry.batch, entry.seq) {
     if (!options.labels.empty())
       throw badInput(options.labelsFlag +
                      ": this model reads tokens, which have no labels");
@@ -36,30 +38,39 @@ public:
   }
   void shuffle(uint64_t seed) override { reader.shuffle(seed); }
   void stage(Session &session, uint64_t window) const override {
-    reader.readFrom(window, reinterpret_cast<int32_t *>(session.stage(tokens)),
-                    reinterpret_cast<int32_t *>(session.stage(targets)));
-    // Comes from the disk while this call runs.
-    reader.prefetch(window + uint64_t(rows()));
+    auto *in = reinterpret_cast<int32_t *>(session.stage(tokens));
+    auto *out = reinterpret_cast<int32_t *>(session.stage(targets));
+    for (int64_t k = 0; k < microbatchesACall(); ++k) {
+      reader.readFrom(window + rowOf(k), in, out);
+      in += rowsHere() * length();
+      out += rowsHere() * length();
+      // Comes from the disk while this call runs.
+      reader.prefetch(window + uint64_t(rows()) + rowOf(k));
+    }
   }
   const char *unitName() const override { return "tokens"; }
 
 private:
   const blurt_tensor &tokens, &targets;
   TokenStream stream;
+  BatchReader whole; ///< checks that there is a batch for all ranks
   BatchReader reader;
 };
 
 class ImageBatches : public Batches {
 public:
   ImageBatches(const blurt_tensor &image, const blurt_tensor &label,
-               int64_t rows, const DataOptions &options, int64_t classes)
-      : Batches(rows, 1), imageInput(image), labelInput(label),
-        elements(uint64_t(elementCount(image) / rows)),
+               const blurt_entry &entry, const DataOptions &options,
+               int64_t classes, Share share)
+      : Batches(entry.batch, entry.microbatches, 1, share), imageInput(image),
+        labelInput(label),
+        elements(uint64_t(elementCount(image) /
+                          (entry.batch * entry.microbatches))),
         images(options.flag, options.files, options.labelsFlag, options.labels,
                elements, uint64_t(classes)) {
-    if (images.size() < uint64_t(rows))
+    if (images.size() < uint64_t(rows()))
       throw badInput(options.flag + ": expected at least " +
-                     std::to_string(rows) + " images for one batch, got " +
+                     std::to_string(rows()) + " images for one batch, got " +
                      std::to_string(images.size()));
   }
 
@@ -74,8 +85,9 @@ public:
     else
       fill(reinterpret_cast<float *>(to), window);
     auto *labels = reinterpret_cast<int32_t *>(session.stage(labelInput));
-    for (uint64_t row = 0; row < uint64_t(rows()); ++row)
-      labels[row] = images.label(drawn(window + row));
+    forRows([&](uint64_t row) {
+      *labels++ = images.label(drawn(window + row));
+    });
   }
   bool labelled() const override { return true; }
   int64_t label(uint64_t window) const override {
@@ -93,11 +105,18 @@ private:
 
   /// Bytes become numbers from 0 to 1.
   template <typename T> void fill(T *to, uint64_t window) const {
-    for (uint64_t row = 0; row < uint64_t(rows()); ++row) {
+    forRows([&](uint64_t row) {
       const uint8_t *from = images.image(drawn(window + row));
       for (uint64_t i = 0; i < elements; ++i)
         *to++ = T(from[i]) / T(255);
-    }
+    });
+  }
+
+  /// The rows of the batch that are this rank's.
+  template <typename Fn> void forRows(Fn &&use) const {
+    for (int64_t k = 0; k < microbatchesACall(); ++k)
+      for (int64_t row = 0; row < rowsHere(); ++row)
+        use(rowOf(k) + uint64_t(row));
   }
 
   const blurt_tensor &imageInput, &labelInput;
@@ -139,7 +158,8 @@ static int64_t classCount(const blurt_program &program) {
 std::unique_ptr<Batches> blurt::openBatches(const blurt_program &program,
                                             const blurt_entry &entry,
                                             const DataOptions &options,
-                                            std::string_view command) {
+                                            std::string_view command,
+                                            Share share) {
   std::string names;
   int count = 0;
   for (const blurt_tensor &t : tensorsOf(entry))
@@ -161,8 +181,8 @@ std::unique_ptr<Batches> blurt::openBatches(const blurt_program &program,
                    entry.seq > 0 && elementCount(*t) == rows * entry.seq,
                    multiple(" × seq", rows * entry.seq));
     return std::make_unique<TokenBatches>(
-        *input("tokens"), *input("targets"), rows, entry.seq, options,
-        findMetadataInt(program, "vocab_size").value_or(0));
+        *input("tokens"), *input("targets"), entry, options,
+        findMetadataInt(program, "vocab_size").value_or(0), share);
   }
   if (count == 2 && input("image") && input("label")) {
     const blurt_tensor &image = *input("image"), &label = *input("label");
@@ -171,8 +191,8 @@ std::unique_ptr<Batches> blurt::openBatches(const blurt_program &program,
                  "a multiple of " + multiple("", rows));
     requireInput(entry, label, {BLURT_I32}, elementCount(label) == rows,
                  multiple("", rows));
-    return std::make_unique<ImageBatches>(image, label, rows, options,
-                                          classCount(program));
+    return std::make_unique<ImageBatches>(image, label, entry, options,
+                                          classCount(program), share);
   }
   throw badInput("this model's inputs (" + names +
                  ") need a data format that " + std::string(command) +

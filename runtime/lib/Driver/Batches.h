@@ -17,6 +17,11 @@
 namespace blurt {
 
 /// Data on the command line: files, and the options that name them.
+/// Which part of every batch is this rank's: equal runs of rows, in their order.
+struct Share {
+  int64_t rank = 0, ranks = 1;
+};
+
 struct DataOptions {
   std::string flag, files;
   std::string labelsFlag, labels;
@@ -28,11 +33,20 @@ class Batches {
 public:
   virtual ~Batches() = default;
 
+  /// Of all ranks together, like all numbers here but those of `rowOf`.
   int64_t rows() const { return rowsACall; }
   /// Tokens a window; an image counts as one.
   int64_t length() const { return unitsAWindow; }
   /// Tokens a call.
   int64_t units() const { return rowsACall * unitsAWindow; }
+
+  /// Rows of this rank in a microbatch, and the row of the batch that the first
+  /// one of microbatch `k` is.
+  int64_t rowsHere() const { return ownRows; }
+  int64_t microbatchesACall() const { return microbatches; }
+  uint64_t rowOf(int64_t k) const {
+    return uint64_t((k * share.ranks + share.rank) * ownRows);
+  }
 
   /// Tokens in all of the data.
   virtual uint64_t size() const = 0;
@@ -53,10 +67,15 @@ public:
   virtual const char *unitName() const = 0;
 
 protected:
-  Batches(int64_t rows, int64_t length)
-      : rowsACall(rows), unitsAWindow(length) {}
+  /// `rows` is what one rank has in a microbatch.
+  Batches(int64_t rows, int64_t microbatches, int64_t length, Share share)
+      : ownRows(rows), microbatches(microbatches), share(share),
+        rowsACall(rows * microbatches * share.ranks), unitsAWindow(length) {}
+
 
 private:
+  int64_t ownRows, microbatches;
+  Share share;
   int64_t rowsACall, unitsAWindow;
 };
 
@@ -65,7 +84,8 @@ private:
 std::unique_ptr<Batches> openBatches(const blurt_program &program,
                                      const blurt_entry &entry,
                                      const DataOptions &options,
-                                     std::string_view command);
+                                     std::string_view command,
+                                     Share share = {});
 
 } // namespace blurt
 

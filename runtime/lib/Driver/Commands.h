@@ -15,6 +15,7 @@
 #include "Batches.h"
 #include "blurt/Schedule.h"
 #include "blurt/Session.h"
+#include "blurt/World.h"
 
 #include <cstdint>
 #include <memory>
@@ -31,7 +32,11 @@ struct CommonOptions {
   std::string tune;
   bool noGraph = false;
   bool quiet = false;
+  double timeout = 60;
+  int64_t devices = 0;    ///< ranks to start here; 0: they are started
+  World *world = nullptr; ///< of a program for several devices
 
+  bool leads() const { return !world || world->leads(); }
   SessionOptions session() const;
 };
 
@@ -102,6 +107,9 @@ void writeResult(const EvalOptions &options, const std::string &line);
 /// In a debug build, says on stderr what its memory check saw.
 void reportMemoryCheck(Session &session);
 
+/// Which rows of a batch are this rank's; all without other ranks.
+Share shareOf(const World *world);
+
 /// The output `name` of `entry`, one number. Throws Error if it is not there.
 const blurt_tensor &requireNumber(const blurt_entry &entry,
                                   std::string_view name);
@@ -134,6 +142,7 @@ private:
   uint64_t countCorrect(uint64_t window, uint64_t count);
 
   Session &session;
+  World *world;
   const blurt_entry &entry;
   const blurt_tensor &loss;
   std::unique_ptr<Batches> data;

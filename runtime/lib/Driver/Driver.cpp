@@ -84,6 +84,22 @@ void addNoGraph(CLI::App &command, CommonOptions &options,
                      "results are the same");
 }
 
+/// How a program for several devices runs.
+void addRanks(CLI::App &command, CommonOptions &options,
+              const blurt_program &program) {
+  if (program.devices <= 1)
+    return;
+  command
+      .add_option("--devices", options.devices,
+                  "start all ranks here, as many as the program has devices, "
+                  "instead of with mpirun or another launcher")
+      ->check(wholeNumber(1, 4096));
+  command
+      .add_option("--timeout", options.timeout,
+                  "seconds to wait for another rank before giving up")
+      ->capture_default_str();
+}
+
 void addCommon(CLI::App &command, CommonOptions &options,
                const blurt_program &program) {
   addDevice(command, options, program);
@@ -276,8 +292,12 @@ void defineTrain(CLI::App &command, TrainOptions &o, Unsupported &unsupported,
                      "where to write the gradients of the first step");
   defineGuard(command, o);
   defineCheckpoints(command, o);
-  unsupported.option(command, "--timeout");
-  unsupported.option(command, "--devices");
+  addRanks(command, o, program);
+  if (program.devices <= 1)
+    for (const char *flag : {"--timeout", "--devices"})
+      unsupported.option(command, flag,
+                         "needs a program for several devices, compiled with "
+                         "bt-compile --mesh");
   if (program.device) {
     auto *times =
         command.add_flag("--kernel-times", o.kernelTimes,
@@ -352,6 +372,7 @@ void defineEval(CLI::App &command, EvalOptions &o,
   addCommon(command, o, program);
   addTune(command, o, program);
   addNoGraph(command, o, program);
+  addRanks(command, o, program);
   auto *data = addData(command, "--data", o.data);
   addLabels(command, "--labels", o.labels)->needs(data);
   command
@@ -419,6 +440,24 @@ int report(const Error &error) {
   return error.exitCode();
 }
 
+/// Whether ranks are to be started, and have not been; else joins them.
+bool startsRanks(const blurt_program &program, CommonOptions &options,
+                 std::unique_ptr<World> &world) {
+  checkFinite("timeout", options.timeout, 0.001, 1e9);
+  if (options.devices > 0 && findLaunchedRank().rank < 0)
+    return true;
+  world = World::join(program, options.timeout);
+  if (!world)
+    return false;
+  // That of a GPU is opened with its device.
+  if (!program.device)
+    world->setTransport(createHostTransport(*world));
+  else if (options.device < 0)
+    options.device = findLaunchedRank().localRank;
+  options.world = world.get();
+  return false;
+}
+
 int parseAndRun(const blurt_program &program, int argc, char **argv) {
   CLI::App app(std::string(program.name) + ", compiled by BluTrain");
   app.require_subcommand(1);
@@ -426,6 +465,7 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   EvalOptions eval;
   GenerateOptions generate;
   InfoOptions info;
+  std::unique_ptr<World> world;
   Unsupported unsupported;
   CLI::App *trainCommand = app.add_subcommand("train", "train the model");
   defineTrain(*trainCommand, train, unsupported, program);
@@ -481,12 +521,16 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
     unsupported.check();
     finishTrain(*trainCommand, train);
     train.written = writtenConfig(*trainCommand);
+    if (startsRanks(program, train, world))
+      return superviseRanks(program, train.devices, argc, argv);
     runTrain(program, train);
   } else if (*evalCommand) {
     checkNamed(*evalCommand,
                {"--metrics", "--data", "--hellaswag", "--labels"});
     if (!evalCommand->count("--data") && !evalCommand->count("--hellaswag"))
       throw badInput("eval: expected --data or --hellaswag");
+    if (startsRanks(program, eval, world))
+      return superviseRanks(program, eval.devices, argc, argv);
     runEval(program, eval);
   } else if (*generateCommand) {
     generate.hasPrompt = generateCommand->count("--prompt") > 0;
@@ -508,13 +552,20 @@ int parseAndRun(const blurt_program &program, int argc, char **argv) {
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw failure(systemMessage("standard output", "cannot write", errno));
+  if (world)
+    world->leave();
   return ExitDone;
 }
 
 } // namespace
 
 SessionOptions CommonOptions::session() const {
-  return {resolveThreadCount(threads), device, tune, !noGraph};
+  // Ranks of one host share its processors.
+  int64_t own = threads;
+  if (own == 0 && world && !std::getenv("BLURT_THREADS"))
+    own = std::max<int64_t>(1, resolveThreadCount(0) /
+                                   findLaunchedRank().localSize);
+  return {resolveThreadCount(own), device, tune, !noGraph, world};
 }
 
 int blurt::runProgram(const blurt_program &program, int argc, char **argv) {

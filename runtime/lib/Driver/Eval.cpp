@@ -38,8 +38,10 @@ const blurt_tensor &blurt::requireNumber(const blurt_entry &entry,
 Evaluator::Evaluator(Session &session, const blurt_entry &entry,
                      const DataOptions &options, int64_t batches,
                      std::string_view command)
-    : session(session), entry(entry), loss(requireNumber(entry, "loss")),
-      data(openBatches(session.program(), entry, options, command)),
+    : session(session), world(session.runContext().world), entry(entry),
+      loss(requireNumber(entry, "loss")),
+      data(openBatches(session.program(), entry, options, command,
+                       shareOf(world))),
       batches(uint64_t(batches)) {
   for (const blurt_tensor &t : tensorsOf(entry))
     if (t.role == BLURT_SCALAR)
@@ -57,14 +59,20 @@ Evaluator::Evaluator(Session &session, const blurt_entry &entry,
 uint64_t Evaluator::countCorrect(uint64_t window, uint64_t count) {
   size_t classes = size_t(logits->shape[logits->rank - 1]);
   std::vector<double> rows =
-      session.readElements(*logits, 0, int64_t(count * classes));
-  uint64_t correct = 0;
-  for (uint64_t i = 0; i < count; ++i) {
+      session.readElements(*logits, 0, data->rowsHere() * int64_t(classes));
+  uint64_t correct = 0, first = data->rowOf(0);
+  for (uint64_t i = 0; i < uint64_t(data->rowsHere()); ++i) {
+    if (first + i >= count)
+      break;
     auto begin = rows.begin() + std::ptrdiff_t(i * classes);
     auto best = std::max_element(begin, begin + std::ptrdiff_t(classes));
-    correct += best - begin == data->label(window + i);
+    correct += best - begin == data->label(window + first + i);
   }
-  return correct;
+  return world ? world->sum(correct, "counting correct labels") : correct;
+}
+
+Share blurt::shareOf(const World *world) {
+  return world ? Share{world->rank(), world->size()} : Share{};
 }
 
 Evaluation Evaluator::evaluate() {
@@ -96,6 +104,9 @@ Evaluation Evaluator::evaluate() {
 }
 
 void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
+  if (!options.hellaswag.empty() && options.world)
+    throw badInput("--hellaswag: not supported by programs for several "
+                   "devices, expected one compiled without --mesh");
   if (!options.hellaswag.empty())
     return runHellaSwag(program, options);
   const blurt_entry &entry = requireEntry(program, "eval", "eval");
@@ -104,9 +115,11 @@ void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
                       {"--data", options.data, "--labels", options.labels},
                       options.batches, "eval");
   loadParameters(options.weights, program, session.arena(), session.pool());
-  if (!options.metrics.empty())
+  if (!options.metrics.empty() && options.leads())
     checkWritable("--metrics", options.metrics, 256, /*device=*/true);
   Evaluation result = evaluator.evaluate();
+  if (!options.leads())
+    return;
   reportMemoryCheck(session);
   auto left = static_cast<unsigned long long>(evaluator.skipped());
   if (left && !options.quiet)

@@ -12,7 +12,9 @@
 #include "blurt/Checkpoint.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
+#include "blurt/Hash.h"
 #include "blurt/Weights.h"
+#include "blurt/WholeState.h"
 
 #include <chrono>
 #include <cmath>
@@ -67,7 +69,8 @@ public:
       : options(options), program(program),
         entry(requireEntry(program, "train", "train")),
         loss(requireNumber(entry, "loss")),
-        outliers(options.outlierZ, options.outlierWindow), seed(options.seed) {
+        outliers(options.outlierZ, options.outlierWindow), whole(program),
+        seed(options.seed) {
     if (findTensor(entry, BLURT_OUTPUT, "grad_norm"))
       gradNorm = &requireNumber(entry, "grad_norm");
     if (findTensor(entry, BLURT_OUTPUT, "applied"))
@@ -85,13 +88,16 @@ public:
     checkOutputs();
     data = openBatches(program, entry,
                        {"--data", options.data, "--labels", options.labels},
-                       "train");
+                       "train", shareOf(options.world));
     openCheckpoints();
     if (options.shuffle)
       data->shuffle(uint64_t(seed));
     SessionOptions sessionOptions = options.session();
     sessionOptions.graphs &= !options.kernelTimes;
     session.emplace(program, sessionOptions);
+    if (options.world && session->device())
+      options.world->requireSame("file of --tune (its digest)",
+                                 session->code()->tuneHash());
     // Late enough that caches and clocks have settled, if there is time.
     int64_t left = options.steps - firstStep;
     int64_t count = std::min<int64_t>(options.kernelTimes ? 1 : 3, left);
@@ -124,8 +130,7 @@ public:
       if (profile)
         profile->after(step);
       bool first = step == firstStep && !options.dumpGrads.empty();
-      const char *signal =
-          step + 1 < options.steps ? StopSignals::raised() : nullptr;
+      const char *signal = step + 1 < options.steps ? stopAsked() : nullptr;
       bool due = options.checkpointEvery > 0 &&
                  (step + 1) % options.checkpointEvery == 0;
       // A step is looked through before the next one is there.
@@ -160,6 +165,17 @@ public:
 
 private:
   using Clock = std::chrono::steady_clock;
+
+  /// The signal that asks for a stop, the same on every rank: each may have it
+  /// at another step.
+  const char *stopAsked() {
+    if (!options.world)
+      return StopSignals::raised();
+    const char *own = StopSignals::raised();
+    uint64_t mine = !own ? 0 : std::string_view(own) == "SIGINT" ? 1 : 2;
+    uint64_t asked = options.world->most(mine, "asking for a stop");
+    return asked == 1 ? "SIGINT" : asked == 2 ? "SIGTERM" : nullptr;
+  }
 
   /// A step that was queued and whose numbers were not read yet.
   struct Pending {
@@ -203,8 +219,17 @@ private:
     if (options.checkpointDir.empty())
       return;
     digest = data->digest();
-    checkpoints.emplace(options.checkpointDir, checkpointBytes(program));
-    std::optional<std::string> newest = checkpoints->newest();
+    std::optional<std::string> newest;
+    if (options.leads()) {
+      checkpoints.emplace(options.checkpointDir,
+                          checkpointBytes(whole.program()));
+      newest = checkpoints->newest();
+    }
+    if (options.world) {
+      std::string path = options.world->fromLeader(
+          newest.value_or(""), "finding the newest checkpoint");
+      newest = path.empty() ? std::nullopt : std::optional(path);
+    }
     if (newest && !options.resume)
       throw badInput("--checkpoint-dir: expected a folder without checkpoints, "
                      "found " +
@@ -216,7 +241,7 @@ private:
       return;
     }
     resumed.emplace(*newest);
-    resumed->requireProgram(program);
+    resumed->requireProgram(whole.program());
     adopt(resumed->state());
   }
 
@@ -263,7 +288,11 @@ private:
         note(resumed->path() +
              " was trained with another --tune: what follows can differ in "
              "rounding from what it would have computed");
-      return resumed->restore(program, session->arena());
+      if (!whole.isCut())
+        return resumed->restore(program, session->arena());
+      snapshot.resize(whole.program().state_bytes);
+      resumed->restore(whole.program(), Arena(snapshot.data()));
+      return whole.distribute(options.world, snapshot, session->arena());
     }
     std::string weights = options.init;
     if (!initial.empty()) {
@@ -281,8 +310,16 @@ private:
   /// Copies the state and leaves writing it to another thread. Every step
   /// before `step` has been retired.
   void saveCheckpoint(int64_t step) {
-    if (!checkpoints || step == savedStep || (resumed && step == firstStep))
+    if (options.checkpointDir.empty() || step == savedStep ||
+        (resumed && step == firstStep))
       return;
+    if (!checkpoints) {
+      // Rank 0 writes; what it lacks it gets from the others.
+      if (whole.isCut())
+        whole.collect(options.world, session->arena(), snapshot);
+      savedStep = step;
+      return;
+    }
     finishSaving();
     if (savedStep < 0)
       checkpoints->saveConfig(options.written);
@@ -322,10 +359,14 @@ private:
     flag("on_nonfinite", options.skipNonfinite ? "skip" : "stop");
     flag("outlier_z", options.outlierZ);
     flag("outlier_window", options.outlierWindow);
-    snapshot.resize(program.state_bytes);
-    session->arena().read(0, snapshot.data(), snapshot.size());
+    if (whole.isCut()) {
+      whole.collect(options.world, session->arena(), snapshot);
+    } else {
+      snapshot.resize(program.state_bytes);
+      session->arena().read(0, snapshot.data(), snapshot.size());
+    }
     saving = std::async(std::launch::async, [this, state] {
-      return checkpoints->save(program, state, Arena(snapshot.data()),
+      return checkpoints->save(whole.program(), state, Arena(snapshot.data()),
                                options.keep);
     });
     savedStep = step;
@@ -381,7 +422,7 @@ private:
     for (const blurt_tensor &t : tensorsOf(entry)) {
       static const std::set<std::string_view> known = {
           "lr",   "beta1", "beta2", "eps",        "weight_decay", "momentum",
-          "clip", "step",  "seed",  "loss_limit", "norm_limit"};
+          "clip", "step",  "seed",  "loss_limit", "norm_limit",   "dp_index"};
       if (t.role == BLURT_SCALAR && !known.count(t.name))
         throw badInput(std::string("entry 'train': scalar '") + t.name +
                        "' is not one that train knows");
@@ -433,6 +474,7 @@ private:
     set("clip", options.clip);
     set("loss_limit", queued.limits.loss);
     set("norm_limit", queued.limits.norm);
+    set("dp_index", options.world ? options.world->rank() : int64_t(0));
     set("step", queued.step + 1);
     set("seed", seed);
   }
@@ -557,6 +599,13 @@ private:
         int64_t(tokensBefore) + (step + 1 - firstStep) * tokensPerStep();
     line["step_ms"] = result.seconds * 1e3;
     line["tokens_per_s"] = double(tokensPerStep()) / result.seconds;
+    if (options.world) {
+      // Of this step alone; steps are retired one after the other.
+      TransferCounts now = options.world->counts();
+      line["collective_calls"] = now.calls - counted.calls;
+      line["collective_bytes"] = now.bytes - counted.bytes;
+      counted = now;
+    }
     if (session->device())
       addDevice(step, line);
     openMetrics().append(line.dump());
@@ -623,6 +672,8 @@ private:
   const blurt_tensor *gradNorm = nullptr, *applied = nullptr;
   OutlierLimits outliers;
   int64_t skippedSteps = 0;
+  WholeState whole;
+  TransferCounts counted;
   std::unique_ptr<Batches> data;
   std::optional<Session> session;
   std::optional<Evaluator> validation;
@@ -647,5 +698,19 @@ private:
 
 void blurt::runTrain(const blurt_program &program,
                      const TrainOptions &options) {
-  Trainer(program, options).run();
+  if (!options.world)
+    return Trainer(program, options).run();
+  options.world->requireSame("options (digest of them)",
+                             hexString(xxh64(options.written.data(),
+                                             options.written.size())));
+  TrainOptions own = options;
+  if (!options.leads()) {
+    // Rank 0 speaks and writes for all.
+    for (std::string *file :
+         {&own.metrics, &own.save, &own.dumpGrads, &own.profile})
+      file->clear();
+    own.quiet = true;
+  }
+  Trainer trainer(program, own);
+  trainer.run();
 }

@@ -9,6 +9,7 @@
 #include "blurt/Error.h"
 #include "blurt/File.h"
 #include "blurt/FiniteCheck.h"
+#include "blurt/World.h"
 
 #include <algorithm>
 #include <cstring>
@@ -36,6 +37,7 @@ Session::Session(const blurt_program &program, const SessionOptions &options)
   if (cuda)
     deviceCode = std::make_unique<CudaCode>(*cuda, program);
   context.setCode(deviceCode.get());
+  context.world = options.world;
   std::string owner = "the arena";
   auto largest = std::max_element(
       entriesOf(program).begin(), entriesOf(program).end(),
@@ -61,6 +63,10 @@ Session::Session(const blurt_program &program, const SessionOptions &options)
 
 void Session::startDevice(const SessionOptions &options) {
   cuda->book("arena");
+  if (context.world) {
+    context.world->setTransport(createNcclTransport(*cuda, *context.world));
+    cuda->book("NCCL");
+  }
   deviceCode->prepareProducts(base + table.device->workspace_offset,
                               options.tune);
   pinnedBackend = createPinnedBackend(*cuda);
@@ -245,6 +251,10 @@ uint64_t Session::queue(const blurt_entry &entry) {
 void Session::finish(uint64_t call) {
   if (!cuda || call < finished)
     return;
+  // A rank that waits for another in the queue would wait for ever.
+  if (context.world)
+    context.world->await([&] { return cuda->passed(ended[call % kEvents]); },
+                         "the collectives of a call");
   cuda->wait(ended[call % kEvents]);
   finished = call + 1;
 }

@@ -1,0 +1,53 @@
+//===- CollectiveOps.td - between the devices of a mesh ----*- tablegen -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_COLLECTIVE_OPS_TD
+#define BLURT_COLLECTIVE_OPS_TD
+
+include "BlurtDialect.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def Blurt_CollectiveOp : Blurt_Op<"collective", [
+    AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "what all devices along an axis of the mesh do together";
+  let description = [{
+    `kind` is `reduce_scatter`, `all_gather` or `local_shard`, each as the op of
+    `blu` of that name says; `size` devices take part, those that differ in their
+    place along `axis` alone. A piece is of rank 1, or of rank 2 where every
+    element along dim 0 is cut on its own. All values go in one call.
+
+    Every rank's program has the same collectives in the same order; the runtime
+    compares a digest of them before the first.
+
+    Constraints:
+    - L1: `kind` is one of the three; size is at least 2.
+    - L2: there is an output for every input, of its element type, a float type.
+    - L3: pieces have the ⌈n/size⌉ elements of a value of n.
+    - L4 (memref form): operands and outs are row-major, without gaps.
+  }];
+  let arguments = (ins StrAttr:$kind, StrAttr:$axis, I64Attr:$size,
+                       Variadic<Blurt_Shaped>:$inputs,
+                       Variadic<AnyStridedMemRef>:$outs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kind $inputs (`into` $outs^)? `axis` `=` $axis `size` `=` $size attr-dict
+    `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// What is moved of one value: `batch` times `count` elements, of which a
+    /// device has a piece of `piece` each.
+    struct Transfer {
+      int64_t batch, count, piece;
+    };
+    Transfer getTransfer(unsigned i);
+    /// The types of what is written, outs or results.
+    ::mlir::TypeRange getOutputTypes();
+  }];
+}
+
+#endif // BLURT_COLLECTIVE_OPS_TD

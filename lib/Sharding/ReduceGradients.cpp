@@ -1,0 +1,422 @@
+//===- ReduceGradients.cpp - gradients leave in buckets -------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blutrain/Autodiff/StepUtils.h"
+#include "blutrain/Sharding/Passes.h"
+
+#include "Blu/BluSupport.h"
+#include "Blu/Sharding.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace blutrain {
+#define GEN_PASS_DEF_REDUCEGRADIENTSPASS
+#include "blutrain/Sharding/Passes.h.inc"
+} // namespace blutrain
+
+using namespace mlir;
+using namespace mlir::blu;
+using namespace blutrain;
+
+namespace {
+
+/// A gradient of the step.
+struct Gradient {
+  unsigned result; ///< of the step
+  BlockArgument param;
+  Value whole; ///< what the optimizer uses
+  bool isStacked;
+  Value piece; ///< a device's
+};
+
+/// Gradients that leave together: at the end of `block`, or behind the last of
+/// them.
+using BucketKey = std::pair<Block *, unsigned>;
+
+/// One all-reduced value on its way out of the regions that it is computed in.
+struct Source {
+  Gradient *gradient;
+  AllReduceOp reduce;
+  Value part;       ///< what the reduce-scatter takes
+  bool isCollected; ///< by the stack that `part` is yielded in
+  bool isBatched;   ///< dim 0 is the iteration of a stack
+  /// The results that the piece passes through, innermost first.
+  SmallVector<OpResult> path;
+};
+
+class Reducer {
+public:
+  Reducer(StepOp step, int64_t zero, const Mesh &mesh)
+      : step(step), zero(zero), size(mesh.getSize("dp")),
+        context(step.getContext()) {}
+
+  FailureOr<unsigned> run();
+
+private:
+  LogicalResult collect();
+  Source trace(Gradient &gradient, AllReduceOp reduce);
+  void reduceBucket(BucketKey key, MutableArrayRef<Source> sources);
+  void replaceNorms();
+  LogicalResult shardOptimizer();
+  LogicalResult shardUpdate(Gradient &gradient, Value paramPiece,
+                            SmallVectorImpl<Value> &updated);
+  void shardState(BlockArgument argument);
+
+  RankedTensorType pieceType(Value value, bool isBatched) const {
+    return getPieceType(cast<RankedTensorType>(value.getType()), size,
+                        isBatched);
+  }
+
+  StepOp step;
+  int64_t zero, size;
+  MLIRContext *context;
+  std::vector<Gradient> gradients;
+  /// Gradients by the call that they leave in, in the order of the program.
+  llvm::MapVector<BucketKey, SmallVector<Gradient *>> order;
+};
+
+} // namespace
+
+LogicalResult Reducer::collect() {
+  for (unsigned i = 0, e = step.getResultTypes().size(); i < e; ++i) {
+    auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");
+    if (!info || info.getAs<StringAttr>("role").getValue() != "gradient")
+      continue;
+    StringRef name = info.getAs<StringAttr>("name").getValue();
+    Value param = findArgument(step, "param", name);
+    if (!param)
+      return step.emitOpError()
+             << "has a gradient of '" << name << "', but no such parameter";
+    auto count = info.getAs<IntegerAttr>("stack_count");
+    gradients.push_back({i, cast<BlockArgument>(param),
+                         step.getTerminator()->getOperand(i),
+                         count && count.getInt() > 0, Value()});
+  }
+  return success();
+}
+
+Source Reducer::trace(Gradient &gradient, AllReduceOp reduce) {
+  Source source{&gradient,           reduce, reduce.getInputs()[0], false,
+                gradient.isStacked, {}};
+  auto result = dyn_cast<OpResult>(source.part);
+  // With accumulation, stages below 2 wait for the last microbatch.
+  if (result && zero >= 2)
+    if (auto accumulate = dyn_cast<AccumulateOp>(result.getOwner())) {
+      source.path.push_back(result);
+      source.part =
+          accumulate.getYield().getValues()[result.getResultNumber()];
+      result = dyn_cast<OpResult>(source.part);
+    }
+  auto stack = result ? dyn_cast<StackOp>(result.getOwner()) : StackOp();
+  if (stack && gradient.isStacked &&
+      result.getResultNumber() >= stack.getNumCarries() &&
+      source.part.hasOneUse()) {
+    source.path.insert(source.path.begin(), result);
+    source.part = stack.getYield().getValues()[result.getResultNumber()];
+    source.isCollected = true;
+    source.isBatched = false;
+  }
+  return source;
+}
+
+/// Puts the reduce-scatter where the last of the sources is there, and what it
+/// gives in the place of the whole values.
+void Reducer::reduceBucket(BucketKey key, MutableArrayRef<Source> sources) {
+  Operation *last = nullptr;
+  SmallVector<Value> parts;
+  SmallVector<Type> types;
+  SmallVector<Location> locs;
+  for (Source &source : sources) {
+    Operation *def = source.part.getDefiningOp();
+    if (def && def->getBlock() == key.first &&
+        (!last || last->isBeforeInBlock(def)))
+      last = def;
+    parts.push_back(source.part);
+    types.push_back(pieceType(source.part, source.isBatched));
+    locs.push_back(source.part.getLoc());
+  }
+  OpBuilder b(context);
+  if (last)
+    b.setInsertionPointAfter(last);
+  else
+    b.setInsertionPointToStart(key.first);
+  Location loc = locs.front();
+  auto scatter = ReduceScatterOp::create(b, loc, types, parts, "dp", size);
+  if (zero == 0) {
+    SmallVector<Type> wholes = llvm::to_vector(ValueRange(parts).getTypes());
+    auto gather =
+        AllGatherOp::create(b, loc, wholes, scatter.getResults(), "dp", size);
+    for (auto [source, whole] : llvm::zip_equal(sources, gather.getResults())) {
+      if (source.path.empty())
+        source.gradient->whole = whole;
+      else
+        source.path.front()
+            .getOwner()
+            ->getRegion(0)
+            .front()
+            .getTerminator()
+            ->setOperand(source.path.front().getResultNumber(), whole);
+      source.reduce.getResult(0).replaceAllUsesWith(
+          source.path.empty() ? whole : source.path.back());
+      if (!source.path.empty())
+        source.gradient->whole = source.path.back();
+    }
+  } else {
+    for (auto [source, piece] :
+         llvm::zip_equal(sources, scatter.getResults())) {
+      Value now = piece;
+      for (OpResult result : source.path) {
+        Operation *owner = result.getOwner();
+        owner->getRegion(0).front().getTerminator()->setOperand(
+            result.getResultNumber(), now);
+        auto type = cast<RankedTensorType>(now.getType());
+        result.setType(
+            isa<StackOp>(owner)
+                ? StackOp::stackedType(type, cast<StackOp>(owner).getCount())
+                : type);
+        now = result;
+      }
+      source.gradient->piece = now;
+    }
+  }
+}
+
+/// The root of the sum of squares, of pieces on each device and then of devices
+/// in their order.
+void Reducer::replaceNorms() {
+  SmallVector<GlobalNormOp> norms;
+  step.walk([&](GlobalNormOp op) { norms.push_back(op); });
+  DenseMap<Value, Gradient *> byValue;
+  for (Gradient &gradient : gradients)
+    byValue[gradient.whole] = &gradient;
+  for (GlobalNormOp norm : norms) {
+    if (!llvm::all_of(norm.getInputs(),
+                      [&](Value v) { return byValue.contains(v); }))
+      continue;
+    OpBuilder b(norm);
+    GradBuilder gb(b, norm.getLoc());
+    SmallVector<Gradient *> without;
+    SmallVector<Value> wholes;
+    SmallVector<Type> types;
+    for (Value input : norm.getInputs()) {
+      Gradient *gradient = byValue[input];
+      if (gradient->piece)
+        continue;
+      without.push_back(gradient);
+      wholes.push_back(input);
+      types.push_back(pieceType(input, gradient->isStacked));
+    }
+    if (!wholes.empty()) {
+      auto local =
+          LocalShardOp::create(b, norm.getLoc(), types, wholes, "dp", size);
+      for (auto [gradient, piece] : llvm::zip_equal(without, local.getResults()))
+        gradient->piece = piece;
+    }
+    Value sum;
+    for (Value input : norm.getInputs()) {
+      Value piece = byValue[input]->piece;
+      SmallVector<int64_t> dims = llvm::to_vector(
+          llvm::seq<int64_t>(0, GradBuilder::type(piece).getRank()));
+      Value square =
+          gb.reduceSum(gb.mul(piece, piece), dims, /*keepDims=*/false);
+      sum = sum ? gb.add(sum, square) : square;
+    }
+    auto all = AllGatherOp::create(
+        b, norm.getLoc(),
+        RankedTensorType::get({size}, GradBuilder::type(sum).getElementType()),
+        gb.reshape(sum, {1}), "dp", size);
+    Value total = gb.reduceSum(all.getResult(0), {0}, /*keepDims=*/false);
+    norm.replaceAllUsesWith(
+        SqrtOp::create(b, norm.getLoc(), total).getResult());
+    norm.erase();
+  }
+}
+
+/// The argument becomes a device's piece of itself.
+void Reducer::shardState(BlockArgument argument) {
+  unsigned i = argument.getArgNumber();
+  NamedAttrList info(step.getArgAttrOfType<DictionaryAttr>(i, "blu.tensor"));
+  auto type = cast<RankedTensorType>(argument.getType());
+  auto count = dyn_cast_or_null<IntegerAttr>(info.get("stack_count"));
+  bool isStacked = count && count.getInt() > 0;
+  Builder b(context);
+  info.set("shards", b.getI64IntegerAttr(size));
+  info.set("shard_of", b.getDenseI64ArrayAttr(
+                           type.getShape().drop_front(isStacked ? 1 : 0)));
+  step.setArgAttr(i, "blu.tensor", info.getDictionary(context));
+  argument.setType(getPieceType(type, size, isStacked));
+}
+
+/// The update of a parameter as that of a device's piece.
+LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
+                                   SmallVectorImpl<Value> &updated) {
+  MulOp scaled;
+  Operation *update = nullptr;
+  for (Operation *user : gradient.whole.getUsers()) {
+    auto product = dyn_cast<MulOp>(user);
+    if (!product || !product->hasOneUse())
+      continue;
+    scaled = product;
+    update = *product->getUsers().begin();
+  }
+  if (!update || !isa<AdamWOp, SgdOp>(update))
+    return step.emitOpError("updates '")
+           << argumentName(step, gradient.param.getArgNumber())
+           << "' in a way that cannot be cut into pieces, expected one "
+              "optimizer op on its scaled gradient";
+  OpBuilder b(update);
+  Value scale = scaled.getLhs() == gradient.whole ? scaled.getRhs()
+                                                  : scaled.getLhs();
+  GradBuilder gb(b, update->getLoc());
+  IRMapping mapping;
+  mapping.map(scaled.getResult(), gb.mul(gradient.piece, scale));
+  mapping.map(gradient.param, paramPiece);
+  SmallVector<Value> state;
+  for (Value operand : update->getOperands())
+    if (auto argument = dyn_cast<BlockArgument>(operand);
+        argument && argument != gradient.param &&
+        argument.getType() == gradient.param.getType() &&
+        argument.getOwner() == step.getBodyBlock())
+      shardState(argument);
+  Operation *piecewise = b.clone(*update, mapping);
+  for (Value result : piecewise->getResults())
+    result.setType(paramPiece.getType());
+  updated.push_back(piecewise->getResult(0));
+  for (unsigned i = 1, e = update->getNumResults(); i < e; ++i)
+    update->getResult(i).replaceAllUsesWith(piecewise->getResult(i));
+  return success();
+}
+
+LogicalResult Reducer::shardOptimizer() {
+  OpBuilder b(step.getTerminator());
+  SmallVector<Value> params;
+  SmallVector<Type> types;
+  for (Gradient &gradient : gradients) {
+    params.push_back(gradient.param);
+    types.push_back(pieceType(gradient.param, gradient.isStacked));
+  }
+  // Before the first update, which may come into the place of the parameter.
+  Operation *first = nullptr;
+  step.walk([&](Operation *op) {
+    if (isa<AdamWOp, SgdOp>(op) && (!first || op->isBeforeInBlock(first)))
+      first = op;
+  });
+  if (first)
+    b.setInsertionPoint(first);
+  auto pieces =
+      LocalShardOp::create(b, step.getLoc(), types, params, "dp", size);
+  DenseMap<Gradient *, std::pair<Value, Value>> updates; // old, piece of new
+  SmallVector<Operation *> dead;
+  for (auto [gradient, piece] :
+       llvm::zip_equal(gradients, pieces.getResults())) {
+    Operation *update = nullptr;
+    for (Operation *user : gradient.whole.getUsers())
+      if (isa<MulOp>(user) && user->hasOneUse())
+        update = *user->getUsers().begin();
+    SmallVector<Value> updated;
+    if (failed(shardUpdate(gradient, piece, updated)))
+      return failure();
+    updates[&gradient] = {update->getResult(0), updated.front()};
+    dead.push_back(update);
+  }
+  b.setInsertionPoint(step.getTerminator());
+  for (auto &[key, bucket] : order) {
+    SmallVector<Value> news;
+    SmallVector<Type> wholes;
+    for (Gradient *gradient : bucket) {
+      news.push_back(updates[gradient].second);
+      wholes.push_back(gradient->param.getType());
+    }
+    auto gather =
+        AllGatherOp::create(b, step.getLoc(), wholes, news, "dp", size);
+    for (auto [gradient, whole] :
+         llvm::zip_equal(bucket, gather.getResults()))
+      updates[gradient].first.replaceAllUsesWith(whole);
+  }
+  // Whole gradients exist no more.
+  llvm::BitVector dropped(step.getResultTypes().size());
+  for (Gradient &gradient : gradients)
+    dropped.set(gradient.result);
+  step.getTerminator()->eraseOperands(dropped);
+  (void)step.eraseResults(dropped);
+  for (Operation *update : dead) {
+    SmallVector<Operation *> defs;
+    for (Value operand : update->getOperands())
+      if (auto product = operand.getDefiningOp<MulOp>())
+        defs.push_back(product);
+    update->erase();
+    for (Operation *def : defs)
+      if (def->use_empty())
+        def->erase();
+  }
+  step.setFunctionType(
+      FunctionType::get(context, step.getBodyBlock()->getArgumentTypes(),
+                        step.getTerminator()->getOperandTypes()));
+  return success();
+}
+
+FailureOr<unsigned> Reducer::run() {
+  if (failed(collect()))
+    return failure();
+  llvm::MapVector<BucketKey, SmallVector<Source>> buckets;
+  for (Gradient &gradient : gradients) {
+    auto reduce = gradient.whole.getDefiningOp<AllReduceOp>();
+    if (!reduce || reduce.getInputs().size() != 1 || reduce.getAxis() != "dp") {
+      order[{nullptr, 0}].push_back(&gradient);
+      continue;
+    }
+    Source source = trace(gradient, reduce);
+    Block *block = source.isCollected
+                       ? &source.path.front().getOwner()->getRegion(0).front()
+                       : source.part.getParentBlock();
+    // Between stacks, values that are final before the next one go first.
+    unsigned segment = 0;
+    if (Operation *def = source.part.getDefiningOp();
+        def && !source.isCollected)
+      for (Operation &op : *block) {
+        if (&op == def)
+          break;
+        segment += isa<StackOp>(op);
+      }
+    BucketKey key{block, segment};
+    buckets[key].push_back(source);
+    order[key].push_back(&gradient);
+  }
+  for (auto &[key, sources] : buckets)
+    reduceBucket(key, sources);
+  replaceNorms();
+  if (zero >= 1 && !gradients.empty() && failed(shardOptimizer()))
+    return failure();
+  for (auto &[key, sources] : buckets)
+    for (Source &source : sources)
+      if (source.reduce->use_empty())
+        source.reduce.erase();
+  return unsigned(buckets.size());
+}
+
+namespace {
+struct ReduceGradients
+    : blutrain::impl::ReduceGradientsPassBase<ReduceGradients> {
+  using ReduceGradientsPassBase::ReduceGradientsPassBase;
+
+  void runOnOperation() override {
+    if (zero < 0 || zero > 2) {
+      getOperation().emitError()
+          << "zero is " << int64_t(zero) << ", expected 0, 1 or 2";
+      return signalPassFailure();
+    }
+    Mesh mesh = Mesh::get(getOperation());
+    if (mesh.getSize("dp") == 1)
+      return;
+    for (StepOp step : findSteps(getOperation(), Program::Train)) {
+      FailureOr<unsigned> count = Reducer(step, zero, mesh).run();
+      if (failed(count))
+        return signalPassFailure();
+      numBuckets += *count;
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,174 @@
+//===- World.h - the ranks of a program --------------------------*- C++ -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+//
+// A program for a mesh of N devices runs as N processes, its ranks. They find
+// each other through what started them: mpirun, srun, or variables as torchrun
+// sets them. Ranks talk about the run on a channel between hosts and move
+// tensors by a transport, which the target decides.
+//
+// A rank that waits for others longer than the time-out, or sees that one of
+// them is gone, says which one, in which collective, and ends its process.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef BLURT_WORLD_H
+#define BLURT_WORLD_H
+
+#include "blurt/blurt.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace blurt {
+
+/// What is waited for, for messages.
+struct Waiting {
+  std::string what; ///< "reduce_scatter at gpt2.mlir:12:8"
+};
+
+/// Bytes between the hosts of all ranks, in the order of calls.
+class Channel {
+public:
+  virtual ~Channel() = default;
+  virtual int64_t rank() const = 0;
+  virtual int64_t size() const = 0;
+  /// "MPI (Open MPI v4.1.4)", "TCP".
+  virtual std::string name() const = 0;
+
+  /// One message each way between this rank and `peer`, null for none.
+  struct Message {
+    int64_t peer;
+    const void *send;
+    uint64_t sendBytes;
+    void *receive;
+    uint64_t receiveBytes;
+  };
+  /// Begins all of them; `poll` returns the number of those that are not done
+  /// and sets `missing` to the first peer whose message has not come, or -1.
+  virtual void begin(const std::vector<Message> &messages) = 0;
+  virtual size_t poll(int64_t &missing) = 0;
+  /// Says goodbye: every rank does.
+  virtual void leave() = 0;
+};
+
+class World;
+
+/// Moves tensors for compiled code.
+class Transport {
+public:
+  virtual ~Transport() = default;
+  virtual std::string name() const = 0;
+  virtual void run(const blurt_collective &collective, void *const *args) = 0;
+};
+
+/// Bytes and calls of collectives that this rank has sent.
+struct TransferCounts {
+  uint64_t calls = 0, bytes = 0;
+};
+
+class World {
+public:
+  /// Finds the other ranks. Throws Error (bad input) if the program is not
+  /// started as it has to be. `timeout` is in seconds.
+  static std::unique_ptr<World> join(const blurt_program &program,
+                                     double timeout);
+  World(const blurt_program &program, std::unique_ptr<Channel> channel,
+        double timeout);
+  ~World();
+
+  int64_t rank() const { return link->rank(); }
+  int64_t size() const { return link->size(); }
+  bool leads() const { return rank() == 0; }
+  const blurt_program &program() const { return table; }
+  std::string channelName() const { return link->name(); }
+
+  /// `bytes` of every rank, in their order.
+  void gather(const void *mine, uint64_t bytes, void *all,
+              const std::string &what);
+  /// Rank 0's text on every rank.
+  std::string fromLeader(const std::string &text, const std::string &what);
+  uint64_t sum(uint64_t mine, const std::string &what);
+  /// The largest number of any rank.
+  uint64_t most(uint64_t mine, const std::string &what);
+  /// Ends all ranks, naming the first that differs, unless all have `value`.
+  void requireSame(const std::string &what, const std::string &value);
+  /// Checks program and build, before anything else.
+  void compareSchedules();
+
+  void setTransport(std::unique_ptr<Transport> transport) {
+    mover = std::move(transport);
+  }
+  const Transport *transport() const { return mover.get(); }
+  void run(int32_t number, void *const *args);
+
+  /// Exchanges messages and ends the process if that takes too long.
+  void exchange(const std::vector<Channel::Message> &messages,
+                const std::string &what);
+  /// Ends the process, saying why.
+  [[noreturn]] void fail(const std::string &message);
+
+  const TransferCounts &counts() const { return sent; }
+  void count(uint64_t bytes) { sent.bytes += bytes; }
+  /// Waits until `done`, but not longer than the time-out; `what` is it for.
+  void await(const std::function<bool()> &done, const std::string &what);
+  /// All ranks are done.
+  void leave();
+
+private:
+  struct Peer {
+    char host[64];
+    int64_t pid;
+  };
+  void meetPeers();
+  /// "has died", "is stopped", or nothing to be said of it.
+  std::string stateOf(int64_t peer) const;
+  /// "rank 2 (process 17 on host)".
+  std::string nameOf(int64_t peer) const;
+
+  const blurt_program &table;
+  std::unique_ptr<Channel> link;
+  std::unique_ptr<Transport> mover;
+  double timeout;
+  std::vector<Peer> peers;
+  int32_t current = -1;
+  TransferCounts sent;
+};
+
+/// Ranks by variables of a launcher; rank is -1 where there is none.
+struct LaunchedRank {
+  int64_t rank = -1, size = 0, localRank = 0, localSize = 0;
+  std::string launcher;
+  bool mpi = false;
+};
+LaunchedRank findLaunchedRank();
+
+std::unique_ptr<Channel> openMpiChannel();
+/// Rank 0 listens at `host`:`port`, the others connect to it.
+std::unique_ptr<Channel> openTcpChannel(int64_t rank, int64_t size,
+                                        const std::string &host, int port,
+                                        double timeout);
+
+/// Collectives in host memory, over the channel.
+std::unique_ptr<Transport> createHostTransport(World &world);
+
+class CudaDevice;
+
+/// Collectives in memory of `device`, by NCCL.
+std::unique_ptr<Transport> createNcclTransport(CudaDevice &device,
+                                               World &world);
+
+/// Starts `count` ranks of this executable on this host, waits for them and
+/// returns the exit code of the command.
+int superviseRanks(const blurt_program &program, int64_t count, int argc,
+                   char **argv);
+
+} // namespace blurt
+
+#endif // BLURT_WORLD_H

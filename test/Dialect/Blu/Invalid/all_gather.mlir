@@ -1,0 +1,15 @@
+// RUN: bt-opt %s -split-input-file -verify-diagnostics
+
+func.func @all_gather_C1(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'blu.all_gather' op has 1 inputs, 1 results and size 1, expected as many results as inputs and a size of at least 2}}
+  %y = blu.all_gather %x axis = "dp" size = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @all_gather_C2(%x: tensor<9xf32>) {
+  // expected-error @+1 {{'blu.all_gather' op input 0 is 'tensor<9xf32>', expected 'tensor<8xf32>'}}
+  %y = blu.all_gather %x axis = "dp" size = 2 : (tensor<9xf32>) -> tensor<3x5xf32>
+  return
+}

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Programs for several devices compute what one device computes.
+
+usage: distribution.py --bin DIR --part losses|zero|accum|models|counts|start
+"""
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
+from harness import Test, tokens  # noqa: E402
+
+PARTS = ("losses", "zero", "accum", "models", "counts", "start")
+test = Test(
+    __doc__, lambda parser: parser.add_argument("--part", choices=PARTS, required=True)
+)
+VOCAB, T, BATCH, STEPS = 61, 16, 24, 10
+model = test.gpt2(vocab=VOCAB, context=T)
+test.shard("data.bin", tokens(9000, VOCAB))
+COMMON = (f"--batch={BATCH}", f"--seq={T}", "--verify-plan")
+
+
+def run(name, ranks, *flags, more=(), steps=STEPS, model=model, train=()):
+    """Losses and weights of a program for so many ranks."""
+    mesh = () if ranks == 1 else (f"--mesh=dp={ranks}",)
+    program = test.compile(model, name, *COMMON, *mesh, *flags)
+    start = () if ranks == 1 else ("--devices", ranks)
+    return test.train(program, *start, *train, *more, steps=steps, out=name)
+
+
+def close(found, expected, what, most=1e-5):
+    for key in ("loss", "grad_norm"):
+        worst = max(
+            abs(a[key] - b[key]) / abs(b[key]) for a, b in zip(found, expected)
+        )
+        test.check(worst <= most, f"{what}: {key} off by {worst:.3g}")
+    test.check(
+        [line["tokens"] for line in found] == [line["tokens"] for line in expected],
+        f"{what}: tokens",
+    )
+
+
+def losses():
+    """Any number of ranks, dropout and clipping on: one device's losses."""
+    expected, _ = run("one", 1, "--dropout=0.1", train=("--clip", 0.5))
+    for ranks in (2, 3, 4, 8):
+        found, _ = run(f"dp{ranks}", ranks, "--dropout=0.1", train=("--clip", 0.5))
+        close(found, expected, f"{ranks} ranks")
+
+
+def zero():
+    """The stages of ZeRO give the same bits."""
+    for ranks in (2, 3):
+        reference = run(f"z0-{ranks}", ranks)
+        for stage in (1, 2):
+            found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}")
+            test.check(found == reference, f"stage {stage} on {ranks} ranks")
+
+
+def accum():
+    """Microbatches and ranks together are one batch."""
+    expected, _ = run("k2", 1, "--accum=2", "--batch=12", "--loss-head-bytes=4096")
+    for stage in (0, 1, 2):
+        flags = ("--accum=2", "--batch=12", "--loss-head-bytes=4096")
+        found, _ = run(f"k2z{stage}", 3, *flags, f"--zero={stage}")
+        close(found, expected, f"3 ranks, 2 microbatches, stage {stage}")
+
+
+def models():
+    """Optimizers, rematerialisation, and a model without a stack."""
+    for name, flags in {
+        "sgd": ("--optimizer=sgd",),
+        "remat": ("--remat=full", "--dropout=0.2"),
+    }.items():
+        expected, _ = run(name + "1", 1, *flags, steps=4)
+        for stage in (0, 1):
+            found, _ = run(f"{name}2-{stage}", 2, *flags, f"--zero={stage}", steps=4)
+            close(found, expected, f"{name}, stage {stage}")
+    # Weights saved by ranks are those of one program.
+    program = test.compile(model, "eval2", *COMMON, "--mesh=dp=2")
+    single = test.compile(model, "eval1", *COMMON)
+    lines = []
+    for words in ((single,), (program,)):
+        start = ("--devices", 2) if words == (program,) else ()
+        test.run(
+            *words,
+            *("eval", "--data", "data.bin", "--weights", "sgd1.safetensors"),
+            *("--metrics", "eval.jsonl", "--quiet", *start),
+        )
+        lines.append(test.lines("eval.jsonl")[0])
+    one, two = lines
+    test.check(
+        abs(one["val_loss"] - two["val_loss"]) <= 1e-5 * one["val_loss"],
+        f"val_loss {two['val_loss']} on 2 ranks, {one['val_loss']} on one",
+    )
+    test.check(one["tokens"] == two["tokens"], "tokens of eval")
+
+
+def counts():
+    """Bytes and calls are what the formulas say."""
+    for ranks in (2, 4):
+        for stage in (0, 1):
+            name = f"c{ranks}{stage}"
+            run(name, ranks, f"--zero={stage}", steps=3)
+            line = test.lines(name + ".jsonl")[-1]
+            with open(test.path(name + ".safetensors"), "rb") as file:
+                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            header.pop("__metadata__")
+            # Each tensor is cut on its own, ⌈n/N⌉ elements a piece.
+            pieces = 0
+            for entry in header.values():
+                size = 1
+                for extent in entry["shape"]:
+                    size *= extent
+                pieces += -(-size // ranks)
+            # Loss, count and norm: three numbers that all ranks tell all.
+            scalars = 3 * 4 * (ranks - 1)
+            expected = 2 * (ranks - 1) * pieces * 4 + scalars
+            test.check(
+                line["collective_bytes"] == expected,
+                f"{name}: {line['collective_bytes']} bytes, expected {expected}",
+            )
+            # A call for each of 2 iterations and for what comes before and
+            # after them; each is followed by a gather, and those of stage 1 are
+            # one for all iterations.
+            calls = (4 + 4 if stage == 0 else 4 + 3) + 3
+            test.check(
+                line["collective_calls"] == calls,
+                f"{name}: {line['collective_calls']} calls, expected {calls}",
+            )
+
+
+def start():
+    """Ranks that cannot be started, or not so, are refused."""
+    program = test.compile(model, "dp2", *COMMON, "--mesh=dp=2")
+    words = (program, "train", "--data", "data.bin", "--steps", 1, "--lr", "1e-3")
+    test.refuse("is for 2 devices: start it with --devices 2", *words)
+    test.refuse("expected the 2 devices .* got 3", *words, "--devices", 3)
+    env = dict(os.environ, RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1")
+    test.refuse("expected as many ranks, got 3 from torchrun", *words, env=env)
+    env["WORLD_SIZE"] = "2"
+    test.refuse("expected MASTER_ADDR and MASTER_PORT", *words, env=env)
+    single = test.compile(model, "one", f"--batch={BATCH}", f"--seq={T}")
+    words = (single, "train", "--data", "data.bin", "--steps", 1, "--lr", "1e-3")
+    test.refuse("--devices: needs a program for several", *words, "--devices", 2)
+    test.refuse("compiled with --mesh dp=3 for the 3 ranks",
+                *words, env=dict(env, WORLD_SIZE="3", MASTER_PORT="1"))
+    # A batch that does not divide is refused where the input is declared.
+    test.refuse(
+        r"gpt2.mlir:\d+:\d+: error: input 'tokens': dim 0 of 24 does not divide by "
+        "axis 'dp' of 5",
+        test.tool("bt-compile"), model, *COMMON, "--mesh=dp=5", "-o", "x",
+    )
+    # Variables as torchrun sets them start ranks without mpirun.
+    program = test.compile(model, "tcp", *COMMON, "--mesh=dp=2")
+    ranks = [
+        subprocess.Popen(
+            [program, "train", "--data", "data.bin", "--steps", "3", "--lr", "1e-2",
+             "--quiet", "--metrics", "tcp.jsonl"],
+            env=dict(os.environ, RANK=str(rank), WORLD_SIZE="2",
+                     MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 9999)),
+            cwd=test.folder,
+        )
+        for rank in range(2)
+    ]
+    test.check([r.wait(timeout=100) for r in ranks] == [0, 0], "ranks by variables")
+    expected, _ = run("mpi", 2, steps=3)
+    found = test.lines("tcp.jsonl")
+    test.check(
+        [line["loss"] for line in found] == [line["loss"] for line in expected],
+        "losses by TCP and by MPI",
+    )
+
+
+{name: globals()[name] for name in PARTS}[test.options.part]()
+test.finish()
