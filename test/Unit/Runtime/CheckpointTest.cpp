@@ -292,7 +292,7 @@ protected:
     for (auto [name, role] : roles) {
       bool matrix = *name == 'w';
       state.push_back({name, name, role, BLURT_F32, matrix ? 2 : 1, matrix,
-                       extents, offset, 0, 0, 0, 0, 0, 0, 0});
+                       extents, offset, 0, 0, 0, 0, 0, 0, 0, 0, 0, nullptr});
       offset += matrix ? 24 * 4 : 6 * 4;
     }
     program.abi_version = BLURT_ABI_VERSION;

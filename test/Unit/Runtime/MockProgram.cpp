@@ -305,7 +305,8 @@ const int64_t kTableShape[] = {kVocab, kVocab}, kScaleShape[] = {2, 3};
 
 blurt_tensor tensor(const char *name, blurt_role role, blurt_dtype dtype,
                     int32_t rank, const int64_t *shape, uint64_t offset) {
-  return {name, name, role, dtype, rank, 0, shape, offset, 0, 0, 0, 0, 0, 0, 0};
+  return {name, name, role, dtype, rank, 0, shape, offset, 0,
+          0,    0,    0,    0,     0,    0, 0,     0,      nullptr};
 }
 blurt_tensor param(blurt_tensor t, const char *exported, int32_t transpose,
                    blurt_init_kind init, double a, double b) {
@@ -499,7 +500,11 @@ extern "C" const blurt_program blurt_program_main = {
     kMetadata,
     StateEnd,
     kTrainPeak,
-    kDeviceCode};
+    kDeviceCode,
+    0,
+    0,
+    1,
+    nullptr};
 
 #if defined(MOCK_CUDA)
 extern "C" {

@@ -25,7 +25,7 @@ protected:
                    int32_t rank, const int64_t *shape, uint64_t offset,
                    int32_t init, double a, double b) {
       state.push_back({name, exported, BLURT_PARAM, dtype, rank, 0, shape,
-                       offset, 0, 0, 0, init, 0, a, b});
+                       offset, 0, 0, 0, init, 0, a, b, 0, 0, nullptr});
     };
     add("wte", "wte.weight", BLURT_F32, 2, wide, 0, BLURT_INIT_NORMAL, 1, 0.5);
     add("block.{i}.w", "h.{i}.c.weight", BLURT_F32, 2, small, 64,

@@ -1,0 +1,234 @@
+//===- WorldTest.cpp - ranks, channels, collectives -----------------------===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+#include "blurt/World.h"
+#include "blurt/Error.h"
+#include "blurt/WholeState.h"
+
+#include "gtest/gtest.h"
+
+#include <arpa/inet.h>
+#include <functional>
+#include <netinet/in.h>
+#include <numeric>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace blurt;
+
+namespace {
+
+int freePort() {
+  int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  ::bind(socket, reinterpret_cast<sockaddr *>(&address), length);
+  ::getsockname(socket, reinterpret_cast<sockaddr *>(&address), &length);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+/// Runs `body` as each of `size` ranks, a thread each.
+void asRanks(int64_t size, const blurt_program &program,
+             const std::function<void(World &)> &body, double timeout = 20) {
+  int port = freePort();
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      World world(program,
+                  openTcpChannel(rank, size, "127.0.0.1", port, timeout),
+                  timeout);
+      world.setTransport(createHostTransport(world));
+      body(world);
+      world.leave();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+/// Two rows of 7 elements, and one of 2, of which not every rank has a part.
+const blurt_collective_value kValues[] = {{2, 7, 3, BLURT_F32, 0},
+                                          {1, 2, 1, BLURT_F64, 0}};
+const blurt_collective kCollectives[] = {
+    {BLURT_REDUCE_SCATTER, 2, 3, "dp", "reduce_scatter at m.mlir:1:2", kValues},
+    {BLURT_ALL_GATHER, 2, 3, "dp", "all_gather at m.mlir:2:2", kValues},
+    {BLURT_LOCAL_SHARD, 2, 3, "dp", "local_shard at m.mlir:3:2", kValues}};
+
+blurt_program makeProgram() {
+  blurt_program program = {};
+  program.abi_version = BLURT_ABI_VERSION;
+  program.plan_hash = "00";
+  program.num_collectives = 3;
+  program.devices = 3;
+  program.collectives = kCollectives;
+  return program;
+}
+
+TEST(World, Gathers) {
+  blurt_program program = makeProgram();
+  asRanks(4, program, [](World &world) {
+    int64_t mine = 10 * world.rank(), all[4] = {};
+    world.gather(&mine, sizeof(mine), all, "a test");
+    for (int64_t i = 0; i < 4; ++i)
+      EXPECT_EQ(all[i], 10 * i);
+    EXPECT_EQ(world.most(uint64_t(7 - world.rank()), "a test"), 7u);
+    EXPECT_EQ(world.sum(uint64_t(world.rank()), "a test"), 6u);
+    EXPECT_EQ(world.fromLeader(world.leads() ? "text" : "", "a test"), "text");
+    EXPECT_EQ(world.fromLeader("", "a test"), "");
+    world.compareSchedules();
+  });
+}
+
+TEST(World, CollectivesOfUnevenPieces) {
+  blurt_program program = makeProgram();
+  asRanks(3, program, [](World &world) {
+    float a[14], piece[6];
+    double b[2] = {1.0 + double(world.rank()), 5.0}, number[1];
+    for (int i = 0; i < 14; ++i)
+      a[i] = float(i) * float(world.rank() + 1);
+    void *scatter[] = {a, b, piece, number};
+    world.run(0, scatter);
+    auto at = [&](int row, int i) {
+      int64_t k = world.rank() * 3 + i;
+      return k < 7 ? float(row * 7 + k) * 6 : 0.f;
+    };
+    for (int row = 0; row < 2; ++row)
+      for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(piece[row * 3 + i], at(row, i));
+    EXPECT_EQ(number[0], world.rank() == 0 ? 6.0 : world.rank() == 1 ? 15. : 0.);
+    float whole[14] = {};
+    double pair[2] = {};
+    void *gather[] = {piece, number, whole, pair};
+    world.run(1, gather);
+    for (int i = 0; i < 14; ++i)
+      EXPECT_EQ(whole[i], float(i) * 6);
+    EXPECT_EQ(pair[0], 6.0);
+    EXPECT_EQ(pair[1], 15.0);
+    float cut[6];
+    double own[1];
+    void *local[] = {whole, pair, cut, own};
+    world.run(2, local);
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(cut[i], piece[i]);
+    EXPECT_EQ(own[0], number[0]);
+    // Cutting sends nothing; what goes out is a piece to each of two others.
+    EXPECT_EQ(world.counts().calls, 2u);
+    EXPECT_EQ(world.counts().bytes, 2u * 2 * (6 * 4 + 8));
+  });
+}
+
+TEST(World, SumsInTheOrderOfRanks) {
+  blurt_program program = makeProgram();
+  asRanks(3, program, [](World &world) {
+    // (1 + 2^24) - 2^24 is 0 in floats, 1 + (2^24 - 2^24) is 1.
+    const float terms[] = {1.f, 16777216.f, -16777216.f};
+    float a[14], piece[6];
+    double b[2] = {}, number[1];
+    std::fill(a, a + 14, terms[world.rank()]);
+    void *scatter[] = {a, b, piece, number};
+    for (int round = 0; round < 5; ++round) {
+      world.run(0, scatter);
+      EXPECT_EQ(piece[0], 0.f);
+    }
+  });
+}
+
+TEST(World, NamesWhoIsMissing) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        blurt_program program = makeProgram();
+        asRanks(
+            2, program,
+            [](World &world) {
+              if (world.rank() == 1) {
+                std::this_thread::sleep_for(std::chrono::seconds(5));
+                return;
+              }
+              int64_t mine = 0, all[2];
+              world.gather(&mine, sizeof(mine), all, "a test");
+            },
+            0.5);
+      },
+      testing::ExitedWithCode(ExitFailure),
+      "rank 0: rank 1 \\(process [0-9]+ on .*\\) did not answer in a test, "
+      "for 0.5 s");
+}
+
+TEST(World, NamesWhoDiffers) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        blurt_program program = makeProgram();
+        asRanks(2, program, [](World &world) {
+          world.requireSame("answer", world.leads() ? "42" : "41");
+        });
+      },
+      testing::ExitedWithCode(ExitFailure),
+      "rank 1 has another answer than rank 0: expected 42, got 41");
+}
+
+TEST(World, StateIsCollectedAndDistributed) {
+  // A stack of two iterations of 5 elements in pieces of 2, and a whole one.
+  const int64_t piece[] = {2}, shape[] = {5}, three[] = {3};
+  blurt_tensor cut = {}, plain = {};
+  cut.name = "s.{i}.w";
+  cut.role = BLURT_MOMENT1;
+  cut.dtype = BLURT_F32;
+  cut.rank = 1;
+  cut.shape = piece;
+  cut.stack_count = 2;
+  cut.stack_stride = 8;
+  cut.shards = 3;
+  cut.shard_rank = 1;
+  cut.shard_shape = shape;
+  plain.name = "v";
+  plain.role = BLURT_PARAM;
+  plain.dtype = BLURT_F32;
+  plain.rank = 1;
+  plain.shape = three;
+  plain.offset = 64;
+  const blurt_tensor state[] = {cut, plain};
+  blurt_program program = makeProgram();
+  program.state = state;
+  program.num_state = 2;
+  program.state_bytes = 128;
+  asRanks(3, program, [&](World &world) {
+    WholeState whole(program);
+    ASSERT_TRUE(whole.isCut());
+    EXPECT_EQ(whole.program().state[0].shape[0], 5);
+    std::vector<float> arena(32, 0.f);
+    auto rank = int(world.rank());
+    for (int row = 0; row < 2; ++row)
+      for (int i = 0; i < 2; ++i)
+        if (rank * 2 + i < 5)
+          arena[size_t(row * 2 + i)] = float(row * 5 + rank * 2 + i);
+    for (int i = 0; i < 3; ++i)
+      arena[size_t(16 + i)] = float(100 + i);
+    Arena own(reinterpret_cast<std::byte *>(arena.data()));
+    std::vector<std::byte> all;
+    whole.collect(&world, own, all);
+    EXPECT_EQ(all.empty(), !world.leads());
+    // Every rank reads what rank 0 wrote.
+    std::string text = world.fromLeader(
+        std::string(reinterpret_cast<char *>(all.data()), all.size()),
+        "a test");
+    all.assign(reinterpret_cast<const std::byte *>(text.data()),
+               reinterpret_cast<const std::byte *>(text.data()) + text.size());
+    auto *numbers = reinterpret_cast<const float *>(all.data());
+    for (int i = 0; i < 10; ++i)
+      EXPECT_EQ(numbers[i], float(i));
+    std::vector<float> again(32, 0.f);
+    whole.distribute(&world, all,
+                     Arena(reinterpret_cast<std::byte *>(again.data())));
+    EXPECT_EQ(again, arena);
+  });
+}
+
+} // namespace
