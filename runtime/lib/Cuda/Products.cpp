@@ -247,20 +247,22 @@ std::vector<cuda::Candidate> CudaProducts::variants(int32_t index,
                                                     int most) const {
   const Problem &p = problems[size_t(index)];
   std::vector<cuda::Candidate> found = candidates(index, most);
+  // Whether the library has the algorithm.
   auto add = [&](const cuda::Algorithm &algorithm) {
     auto isSame = [&](const cuda::Candidate &c) {
       return std::memcmp(&c.algorithm, &algorithm, sizeof(algorithm)) == 0;
     };
     if (std::any_of(found.begin(), found.end(), isSame))
-      return;
+      return true;
     cuda::Candidate checked = {};
     // Most combinations are none that the library has.
     if (api.AlgoCheck(handle, p.desc, p.first, p.second, p.result, p.result,
                       &algorithm, &checked) != 0 ||
         checked.state != 0 || checked.workspaceBytes > workspaceBytes)
-      return;
+      return false;
     checked.algorithm = algorithm;
     found.push_back(checked);
+    return true;
   };
   auto list = [&](const cuda::Algorithm &algorithm,
                   cuda::AlgorithmCapability capability) {
@@ -280,21 +282,38 @@ std::vector<cuda::Candidate> CudaProducts::variants(int32_t index,
       return std::nullopt;
     return algorithm;
   };
-  for (size_t i = 0, proposed = found.size(); i < proposed; ++i) {
-    cuda::Algorithm base = found[i].algorithm;
-    for (uint32_t stages : list(base, cuda::CapStages))
-      if (auto changed = with(base, cuda::ConfigStages, stages))
+  // Algorithms that differ in their tiles and clusters alone have the same
+  // variants.
+  std::vector<cuda::Algorithm> bases;
+  for (const cuda::Candidate &candidate : std::vector(found)) {
+    const cuda::Algorithm &proposed = candidate.algorithm;
+    for (uint32_t stages : list(proposed, cuda::CapStages))
+      if (auto changed = with(proposed, cuda::ConfigStages, stages))
         add(*changed);
     for (uint32_t swizzle : {0u, 1u})
-      if (auto changed = with(base, cuda::ConfigSwizzle, swizzle))
+      if (auto changed = with(proposed, cuda::ConfigSwizzle, swizzle))
         add(*changed);
-    for (uint32_t tile : list(base, cuda::CapTiles)) {
-      auto tiled = with(base, cuda::ConfigTile, tile);
+    cuda::Algorithm base = proposed;
+    if (auto changed = with(base, cuda::ConfigTile, uint32_t(0)))
+      base = *changed;
+    if (auto changed = with(base, cuda::ConfigCluster, uint16_t(0)))
+      base = *changed;
+    if (std::any_of(bases.begin(), bases.end(), [&](const auto &known) {
+          return std::memcmp(&known, &base, sizeof(base)) == 0;
+        }))
+      continue;
+    bases.push_back(base);
+    for (uint32_t tile : list(proposed, cuda::CapTiles)) {
+      auto tiled = with(proposed, cuda::ConfigTile, tile);
       if (!tiled)
         continue;
-      add(*tiled);
-      for (uint16_t cluster = cuda::kFirstCluster;
-           cluster <= cuda::kLastCluster; ++cluster)
+      // A tile that goes with neither its own cluster nor with one block goes
+      // with no other cluster.
+      bool exists = add(*tiled);
+      if (auto alone = with(*tiled, cuda::ConfigCluster, cuda::kFirstCluster))
+        exists |= add(*alone);
+      for (uint16_t cluster = cuda::kFirstCluster + 1;
+           exists && cluster <= cuda::kLastCluster; ++cluster)
         if (auto changed = with(*tiled, cuda::ConfigCluster, cluster))
           add(*changed);
     }
