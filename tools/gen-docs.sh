@@ -75,8 +75,8 @@ page() {
   } | cat -s >"$out/$target"
 }
 
-page dialects/Blu/BluOps.td Dialects/Blu.md '' -gen-dialect-doc -dialect=blu
-page dialects/Blurt/BlurtOps.td Dialects/Blurt.md '' -gen-dialect-doc \
+page dialects/Blu/Blu.td Dialects/Blu.md '' -gen-dialect-doc -dialect=blu
+page dialects/Blurt/Blurt.td Dialects/Blurt.md '' -gen-dialect-doc \
   -dialect=blurt
 while IFS= read -r source; do
   name=$(basename "$(dirname "$source")")

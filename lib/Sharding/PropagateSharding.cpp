@@ -57,6 +57,8 @@ private:
   const Mesh &mesh;
   DenseMap<Value, Sharding> known, forced, carried;
   llvm::SetVector<Value> reduced;
+  /// What stacks carry that begins with zeros, until its sum has been met.
+  DenseSet<Value> unsettled;
   bool changed = false;
 };
 
@@ -177,7 +179,8 @@ Sharding::Axes Propagation::passSums(Operation *op, const ShardingRule &rule,
     passes = sums.size() == 1 && rule.linearIn.test(sums[0]);
   else if (rule.linear == ShardingRule::Linear::Joint)
     for (Value operand : op->getOperands())
-      passes &= get(operand).partial == axes || isZero(operand);
+      passes &= get(operand).partial == axes || isZero(operand) ||
+                unsettled.contains(operand);
   // Parts of a sum cannot be cut along its own axis.
   for (const Sharding::Axes &its : factors)
     for (StringAttr axis : its)
@@ -243,6 +246,10 @@ LogicalResult Propagation::visitStack(StackOp op) {
   for (auto [i, init] : llvm::enumerate(op.getCarries())) {
     BlockArgument argument = op.getCarryArg(i);
     auto it = carried.find(argument);
+    if (it == carried.end() && isZero(init))
+      unsettled.insert(argument);
+    else
+      unsettled.erase(argument);
     set(argument, it == carried.end() ? get(init) : it->second);
   }
   if (failed(visit(*op.getBodyBlock())))

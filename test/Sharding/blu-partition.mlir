@@ -3,15 +3,15 @@
 module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK-LABEL: blu.step @train
 // CHECK-SAME: %x: tensor<4x3xf32> {blu.tensor = {name = "x", role = "input"}}
-// CHECK-SAME: %[[D:.*]]: tensor<i64> {blu.tensor = {name = "dp_index", role = "scalar"}}
+// CHECK-SAME: %dp_index: tensor<i64> {blu.tensor = {name = "dp_index", role = "scalar"}}
 // CHECK-SAME: -> (tensor<12xf32>
 // CHECK-SAME: tensor<f32>
 // CHECK-SAME: blurt.entry = {batch = 4 : i64
 // CHECK-NOT: blu.sharding
 // The elements of a part draw the random numbers that they have in the whole.
 // CHECK: %[[N:.*]] = blu.constant dense<12> : tensor<i64>
-// CHECK: %[[O:.*]] = blu.mul %[[D]], %[[N]]
-// CHECK: %[[K:.*]] = blu.shift_key %key, %[[O]]
+// CHECK: %[[O:.*]] = blu.mul %dp_index, %[[N]]
+// CHECK: %[[K:.*]] = blu.shift_key %seed, %[[O]]
 // CHECK: %[[X:.*]] = blu.dropout %x key %[[K]] rate = 5.000000e-01 : tensor<4x3xf32>
 // CHECK: blu.reshape %[[X]] [12] : (tensor<4x3xf32>) -> tensor<12xf32>
 // The mean of a part is divided by the parts before they are added up.

@@ -6,8 +6,8 @@
 
 module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK-LABEL: blu.step @train
-// Z1-SAME: %m1: tensor<2x3xf32> {blu.tensor = {name = "s.{i}.w", role = "moment1", shard_of = array<i64: 5>, shards = 2 : i64, stack_count = 2 : i64, stack_first = 0 : i64}}
-// Z1-SAME: %m2: tensor<4xf32> {blu.tensor = {name = "v", role = "moment1", shard_of = array<i64: 7>, shards = 2 : i64}}
+// Z1-SAME: %moment1.s.i.w: tensor<2x3xf32> {blu.tensor = {name = "s.{i}.w", role = "moment1", shard_of = array<i64: 5>, shards = 2 : i64, stack_count = 2 : i64, stack_first = 0 : i64}}
+// Z1-SAME: %moment1.v: tensor<4xf32> {blu.tensor = {name = "v", role = "moment1", shard_of = array<i64: 7>, shards = 2 : i64}}
 // Z1-SAME: -> (tensor<2x5xf32> {blu.donates = 0 : i64}
 // An iteration's gradients leave together, at its end.
 // CHECK: %[[S:.*]]:2 = blu.stack
@@ -26,7 +26,7 @@ module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK: %[[N:.*]] = blu.all_gather %{{.*}} : (tensor<1xf32>) -> tensor<2xf32>
 // CHECK: %[[T:.*]] = blu.reduce_sum %[[N]] [0]
 // CHECK: blu.sqrt %[[T]]
-// Z1: %[[O:.*]]:2 = blu.local_shard %w, %v
+// Z1: %[[O:.*]]:2 = blu.local_shard %s.i.w, %v
 // Z1: %[[W1:.*]], %{{.*}} = blu.sgd %[[O]]#0, {{.*}} : tensor<2x3xf32>
 // Z1: %[[V1:.*]], %{{.*}} = blu.sgd %[[O]]#1, {{.*}} : tensor<4xf32>
 // Z1: blu.all_gather %[[W1]] {{.*}} -> tensor<2x5xf32>

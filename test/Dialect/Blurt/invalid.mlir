@@ -398,3 +398,53 @@ func.func @m6_both(%a: tensor<4x8xf32>, %b: tensor<8x3xf32>, %c: tensor<4x3xf32>
   %d = blurt.gemm %a, %b plus %c bias %bias : (tensor<4x8xf32>, tensor<8x3xf32>, tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
   return
 }
+
+// -----
+
+func.func @l1_kind(%x: tensor<8xf32>) {
+  // expected-error @+1 {{is of kind 'send', expected reduce_scatter, all_gather or local_shard}}
+  %y = blurt.collective "send" %x axis = "dp" size = 2 : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @l1_size(%x: tensor<8xf32>) {
+  // expected-error @+1 {{has size 1, expected at least 2}}
+  %y = blurt.collective "local_shard" %x axis = "dp" size = 1 : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @l2(%x: tensor<8xf32>) {
+  // expected-error @+1 {{input 0 is 'tensor<8xf32>' and output 'tensor<4xf64>', expected one float element type}}
+  %y = blurt.collective "local_shard" %x axis = "dp" size = 2 : (tensor<8xf32>) -> tensor<4xf64>
+  return
+}
+
+// -----
+
+func.func @l3_rank(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{piece 0 is 'tensor<1x8xf32>', expected one of 'tensor<2x8xf32>'}}
+  %y = blurt.collective "reduce_scatter" %x axis = "dp" size = 2 : (tensor<2x8xf32>) -> tensor<1x8xf32>
+  return
+}
+
+// -----
+
+func.func @l3_size(%x: tensor<3xf32>) {
+  // expected-error @+1 {{piece 0 has 3 elements, expected 5}}
+  %y = blurt.collective "all_gather" %x axis = "dp" size = 2 : (tensor<3xf32>) -> tensor<9xf32>
+  return
+}
+
+// -----
+
+func.func @l4(%arena: memref<65536xi8>) {
+  %x = blurt.slot %arena offset 0 : memref<65536xi8> -> memref<2x4xf32, strided<[8, 1]>>
+  %y = blurt.slot %arena offset 256 : memref<65536xi8> -> memref<4xf32>
+  // expected-error @+1 {{expected rows without gaps}}
+  blurt.collective "local_shard" %x into %y axis = "dp" size = 2 : (memref<2x4xf32, strided<[8, 1]>>, memref<4xf32>) -> ()
+  return
+}

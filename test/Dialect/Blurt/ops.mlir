@@ -107,3 +107,16 @@ func.func @precision(%x: tensor<8x16xf32>, %r: tensor<8x16xbf16>, %c: tensor<8x8
   %w = blurt.gemm %r, %r transposed plus %c : (tensor<8x16xbf16>, tensor<8x16xbf16>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return
 }
+
+// CHECK-LABEL: func.func @collective
+func.func @collective(%x: tensor<3x5xf32>, %p: tensor<2x3xf32>, %arena: memref<65536xi8>) {
+  // CHECK: blurt.collective "reduce_scatter" %{{.*}} axis = "dp" size = 2 : (tensor<3x5xf32>) -> tensor<8xf32>
+  %a = blurt.collective "reduce_scatter" %x axis = "dp" size = 2 : (tensor<3x5xf32>) -> tensor<8xf32>
+  // CHECK: blurt.collective "all_gather" %{{.*}}, %{{.*}} axis = "dp" size = 2 : (tensor<8xf32>, tensor<2x3xf32>) -> (tensor<3x5xf32>, tensor<2x5xf32>)
+  %b:2 = blurt.collective "all_gather" %a, %p axis = "dp" size = 2 : (tensor<8xf32>, tensor<2x3xf32>) -> (tensor<3x5xf32>, tensor<2x5xf32>)
+  %m = blurt.slot %arena offset 0 : memref<65536xi8> -> memref<15xf32>
+  %o = blurt.slot %arena offset 64 : memref<65536xi8> -> memref<8xf32>
+  // CHECK: blurt.collective "local_shard" %{{.*}} into %{{.*}} axis = "dp" size = 2 : (memref<15xf32>, memref<8xf32>) -> ()
+  blurt.collective "local_shard" %m into %o axis = "dp" size = 2 : (memref<15xf32>, memref<8xf32>) -> ()
+  return
+}

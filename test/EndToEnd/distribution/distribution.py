@@ -115,8 +115,9 @@ def counts():
                 for extent in entry["shape"]:
                     size *= extent
                 pieces += -(-size // ranks)
-            # Loss, count and norm: three numbers that all ranks tell all.
-            scalars = 3 * 4 * (ranks - 1)
+            # Loss, labels counted for it and for its gradient, and norm are numbers
+            # that all ranks tell all.
+            scalars = 4 * 4 * (ranks - 1)
             expected = 2 * (ranks - 1) * pieces * 4 + scalars
             test.check(
                 line["collective_bytes"] == expected,
@@ -125,7 +126,7 @@ def counts():
             # A call for each of 2 iterations and for what comes before and
             # after them; each is followed by a gather, and those of stage 1 are
             # one for all iterations.
-            calls = (4 + 4 if stage == 0 else 4 + 3) + 3
+            calls = (4 + 4 if stage == 0 else 4 + 3) + 4
             test.check(
                 line["collective_calls"] == calls,
                 f"{name}: {line['collective_calls']} calls, expected {calls}",

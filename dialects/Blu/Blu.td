@@ -1,0 +1,8 @@
+//===- Blu.td - everything in the dialect, for its page ----*- tablegen -*-===//
+//
+// Part of BluTrain, under the Apache License v2.0.
+//
+//===----------------------------------------------------------------------===//
+
+include "BluOps.td"
+include "ShardingOps.td"
