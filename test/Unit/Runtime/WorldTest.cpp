@@ -5,12 +5,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "blurt/World.h"
+#include "blurt/Cuda.h"
 #include "blurt/Error.h"
 #include "blurt/WholeState.h"
 
 #include "gtest/gtest.h"
 
 #include <arpa/inet.h>
+#include <cstdlib>
+#include <dlfcn.h>
 #include <functional>
 #include <netinet/in.h>
 #include <numeric>
@@ -229,6 +232,74 @@ TEST(World, StateIsCollectedAndDistributed) {
                      Arena(reinterpret_cast<std::byte *>(again.data())));
     EXPECT_EQ(again, arena);
   });
+}
+
+/// Calls of NCCL for one collective of two ranks, as rank 0 makes them.
+std::string ncclCalls(const blurt_collective &collective,
+                      const std::vector<size_t> &addresses) {
+  setenv("BLURT_LIBCUDA", BLURT_FAKE_CUDA, 1);
+  setenv("BLURT_NCCL", BLURT_FAKE_NCCL, 1);
+  void *library = dlopen(BLURT_FAKE_NCCL, RTLD_NOW);
+  auto start =
+      reinterpret_cast<void (*)(void *)>(dlsym(library, "fake_nccl_start"));
+  auto calls =
+      reinterpret_cast<const char *(*)()>(dlsym(library, "fake_nccl_calls"));
+  blurt_program program = {};
+  program.plan_hash = "00";
+  program.num_collectives = 1;
+  program.collectives = &collective;
+  std::string found;
+  asRanks(2, program, [&](World &world) {
+    if (!world.leads()) {
+      world.fromLeader("", "telling NCCL's id");
+      return;
+    }
+    std::vector<std::byte> memory(4096);
+    CudaDevice device(0, 13000);
+    start(memory.data());
+    world.setTransport(createNcclTransport(device, world));
+    EXPECT_EQ(world.transport()->name(), "NCCL 2.27.3");
+    std::vector<void *> args;
+    for (size_t address : addresses)
+      args.push_back(memory.data() + address);
+    world.run(0, args.data());
+    device.synchronize("a test");
+    found = calls();
+    world.setTransport(nullptr);
+  });
+  return found;
+}
+
+TEST(Nccl, EvenPiecesAreOneGroup) {
+  // Two rows of 6, and 4 numbers of bf16.
+  const blurt_collective_value values[] = {{2, 6, 3, BLURT_F32, 0},
+                                           {1, 4, 2, BLURT_BF16, 0}};
+  EXPECT_EQ(
+      ncclCalls({BLURT_REDUCE_SCATTER, 2, 2, "dp", "an op", values},
+                {0, 256, 512, 768}),
+      "join 0 of 2 id 7\nstart\nreduce_scatter 0 512 3 type 7\n"
+      "reduce_scatter 24 524 3 type 7\nreduce_scatter 256 768 2 type 9\n"
+      "end\n");
+  EXPECT_EQ(ncclCalls({BLURT_ALL_GATHER, 2, 2, "dp", "an op", values},
+                      {512, 768, 0, 256}),
+            "join 0 of 2 id 7\nstart\nall_gather 512 0 3 type 7\n"
+            "all_gather 524 24 3 type 7\nall_gather 768 256 2 type 9\nend\n");
+}
+
+TEST(Nccl, UnevenPiecesGoByRoot) {
+  const blurt_collective_value values[] = {{1, 5, 3, BLURT_F64, 0}};
+  EXPECT_EQ(ncclCalls({BLURT_REDUCE_SCATTER, 1, 2, "dp", "an op", values},
+                      {0, 512}),
+            "join 0 of 2 id 7\nstart\nreduce 0 512 3 type 8 root 0\n"
+            "reduce 24 512 2 type 8 root 1\nend\n");
+  EXPECT_EQ(
+      ncclCalls({BLURT_ALL_GATHER, 1, 2, "dp", "an op", values}, {512, 0}),
+      "join 0 of 2 id 7\nstart\nbroadcast 512 0 3 type 8 root 0\n"
+      "broadcast 512 24 2 type 8 root 1\nend\n");
+  // A rank's own piece is a copy.
+  EXPECT_EQ(
+      ncclCalls({BLURT_LOCAL_SHARD, 1, 2, "dp", "an op", values}, {0, 512}),
+      "join 0 of 2 id 7\n");
 }
 
 } // namespace
