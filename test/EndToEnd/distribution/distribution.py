@@ -22,12 +22,16 @@ test.shard("data.bin", tokens(9000, VOCAB))
 COMMON = (f"--batch={BATCH}", f"--seq={T}", "--verify-plan")
 
 
-def run(name, ranks, *flags, more=(), steps=STEPS, model=model, train=()):
+def run(name, ranks, *flags, steps=STEPS, model=model, train=()):
     """Losses and weights of a program for so many ranks."""
     mesh = () if ranks == 1 else (f"--mesh=dp={ranks}",)
     program = test.compile(model, name, *COMMON, *mesh, *flags)
     start = () if ranks == 1 else ("--devices", ranks)
-    return test.train(program, *start, *train, *more, steps=steps, out=name)
+    lines, saved = test.train(program, *start, *train, steps=steps, out=name)
+    for line in lines:
+        line.pop("collective_calls", None)
+        line.pop("collective_bytes", None)
+    return lines, saved
 
 
 def close(found, expected, what, most=1e-5):
@@ -56,7 +60,8 @@ def zero():
         reference = run(f"z0-{ranks}", ranks)
         for stage in (1, 2):
             found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}")
-            test.check(found == reference, f"stage {stage} on {ranks} ranks")
+            test.check(found[0] == reference[0], f"metrics, stage {stage}, {ranks}")
+            test.check(found[1] == reference[1], f"weights, stage {stage}, {ranks}")
 
 
 def accum():
