@@ -287,6 +287,11 @@ Value GroupBody::loadTable(LoadOp load, Varies varies, Point &point,
       });
 }
 
+static bool isEqualityCompare(arith::CmpIOp compare) {
+  return compare.getPredicate() == arith::CmpIPredicate::eq ||
+         compare.getPredicate() == arith::CmpIPredicate::ne;
+}
+
 /// Lanes compare the low half of the distance from the first one.
 Value GroupBody::compareIndex(arith::CmpIOp compare, Point &point,
                               Scope &scope) {
@@ -297,11 +302,19 @@ Value GroupBody::compareIndex(arith::CmpIOp compare, Point &point,
         plan.walked[index.getDim()] != int(plan.vectorDims[0]) ||
         (plan.classOf(other) & kVector))
       continue;
+    bool isEquality = isEqualityCompare(compare);
+    // Of the orders only the one in which masks are written.
+    if (!isEquality && side != compare.getLhs())
+      continue;
     Value wanted = get(other, point);
     b.setInsertionPoint(scope.anchor);
     Value distance = arith::SubIOp::create(b, wanted, point.vectorStart);
-    distance = arith::MinUIOp::create(
-        b, distance, b.i64(std::numeric_limits<int32_t>::max()));
+    Value most = b.i64(std::numeric_limits<int32_t>::max());
+    if (isEquality)
+      distance = arith::MinUIOp::create(b, distance, most);
+    else
+      distance = arith::MaxSIOp::create(
+          b, arith::MinSIOp::create(b, distance, most), b.i64(0));
     distance = arith::TruncIOp::create(b, b.getI32Type(), distance);
     Value lanes =
         arith::TruncIOp::create(b, b.laneType(b.getI32Type()), b.iota());
@@ -313,8 +326,8 @@ Value GroupBody::compareIndex(arith::CmpIOp compare, Point &point,
 
 Value GroupBody::emitCheaply(Operation *op, Point &point, Scope &scope) {
   auto compare = dyn_cast<arith::CmpIOp>(op);
-  if (compare && (compare.getPredicate() == arith::CmpIPredicate::eq ||
-                  compare.getPredicate() == arith::CmpIPredicate::ne))
+  if (compare && (isEqualityCompare(compare) ||
+                  compare.getPredicate() == arith::CmpIPredicate::slt))
     return compareIndex(compare, point, scope);
   return {};
 }
