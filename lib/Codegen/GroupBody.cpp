@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -323,6 +324,18 @@ Value GroupBody::findLane(arith::CmpIOp compare, Point &point, Scope &scope) {
   return {};
 }
 
+int64_t GroupBody::getUnmasked() {
+  int64_t least = 1;
+  for (unsigned dim : plan.vectorDims)
+    least *= plan.extents[dim];
+  for (auto compare : group.getBodyBlock()->getOps<arith::CmpIOp>())
+    if (std::optional<int64_t> bound = getConstantIntValue(compare.getRhs());
+        bound && compare.getPredicate() == arith::CmpIPredicate::slt &&
+        isLaneIndex(compare.getLhs()))
+      least = std::min(least, std::max<int64_t>(*bound, 0));
+  return least;
+}
+
 /// How far, as an i32, the first lane lies below what `compare` compares the
 /// index along the vector dim with: lanes of lower numbers do, too. Null if it
 /// does not ask whether the index is less.
@@ -331,12 +344,15 @@ Value GroupBody::countBelow(arith::CmpIOp compare, Point &point, Scope &scope) {
       !isLaneIndex(compare.getLhs()) ||
       (plan.classOf(compare.getRhs()) & kVector))
     return {};
+  int64_t most = std::numeric_limits<int32_t>::max();
+  if (std::optional<int64_t> bound = getConstantIntValue(compare.getRhs());
+      bound && point.below && point.below <= *bound)
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(most));
   Value end = get(compare.getRhs(), point);
   b.setInsertionPoint(scope.anchor);
   // No difference of two numbers of 31 bits overflows.
   end = arith::MaxSIOp::create(b, end, b.i64(0));
-  end = arith::MinSIOp::create(b, end,
-                               b.i64(std::numeric_limits<int32_t>::max()));
+  end = arith::MinSIOp::create(b, end, b.i64(most));
   return arith::SubIOp::create(
       b, arith::TruncIOp::create(b, b.getI32Type(), end),
       arith::TruncIOp::create(b, b.getI32Type(), point.vectorStart));
@@ -389,10 +405,17 @@ void GroupBody::findRounded() {
     if (isNarrow(operand.element))
       rounded.insert(argument);
   for (Operation &op : group.getBodyBlock()->without_terminator()) {
+    // Masked by a constant, which is a value of any format.
+    if (auto select = dyn_cast<arith::SelectOp>(op)) {
+      Value first = select.getTrueValue(), second = select.getFalseValue();
+      if (second.getDefiningOp<arith::ConstantOp>() && rounded.contains(first))
+        rounded.insert(select);
+      continue;
+    }
     auto extend = dyn_cast<arith::ExtFOp>(op);
     if (extend ? isNarrow(extend.getIn().getType())
                : isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
-                     arith::SelectOp, math::AbsFOp>(op) &&
+                     math::AbsFOp>(op) &&
                      llvm::any_of(op.getOperands(), [&](Value operand) {
                        return rounded.contains(operand);
                      }))

@@ -32,6 +32,7 @@ struct Point {
   Scope *scopes[4] = {};
   Value vectorStart; ///< index of lane 0 in the vector dims
   Lanes lanes;
+  int64_t below = 0; ///< indices of all lanes are less; 0: not known
 };
 
 class GroupBody {
@@ -71,6 +72,10 @@ protected:
   /// made of a value read from one or rounded to one: what is a function of it
   /// need not be good to the last place of f32.
   bool isRounded(Value value) const { return rounded.contains(value); }
+
+  /// How many elements along the vector dims come before the first that is
+  /// hidden by a mask, which is a comparison of its index with a constant.
+  int64_t getUnmasked();
 
   GroupOp group;
   GroupPlan plan;
