@@ -9,7 +9,7 @@ The first leaves in DIR for each precision a program with padding and one withou
 and what the CPU program gives in f64 and f32. The second runs each program twice,
 whose results have to agree in every bit. In fp32, losses and gradients may be at
 most three times as far from f64 as the CPU program's in f32; in any precision with
-padding at most twice as far as without. Then each goes on from the other's
+padding at most three times as far as without. Then each goes on from the other's
 checkpoint, and evaluates the same weights.
 """
 import argparse
@@ -30,6 +30,8 @@ TRAIN = f"--steps {STEPS} --lr 1e-3 --eps 1e-6 --seed 5 --quiet".split()
 PRECISIONS = ("fp32", "tf32", "bf16")
 # Relative distance of losses, whatever the rounding.
 ROUNDED = 1e-2
+# A distance that says nothing, of losses in f32.
+NOISE = 1e-6
 
 
 def run(*words):
@@ -106,7 +108,7 @@ def check(args):
     at = lambda name: os.path.join(args.folder, name)
     read = lambda name: tensors.read(at(f"{name}.safetensors"))
     exact, single = read("cpu-fp64"), read("cpu-fp32")
-    cpu = distance((single.pop("losses"), single), exact)
+    cpu = np.maximum(distance((single.pop("losses"), single), exact), NOISE)
     print(f"cpu fp32: losses {cpu[0]:.3g}, gradients {cpu[1]:.3g} from f64")
     failures = []
     for precision in PRECISIONS:
@@ -132,9 +134,9 @@ def check(args):
         ):
             if not value <= most:
                 failures.append(f"{precision}: {what} {value:.3g}, at most {most:.3g}")
-            if not value <= 2 * plain + 1e-9:
+            if not value <= 3 * plain + NOISE:
                 failures.append(f"{precision}: {what} {value:.3g}, unpadded {plain:.3g}")
-        if not abs(losses[""] / losses["-plain"] - 1) <= found["-plain"][0] + 1e-7:
+        if not abs(losses[""] / losses["-plain"] - 1) <= 3 * found["-plain"][0] + NOISE:
             failures.append(f"{precision}: evaluated to {losses}")
         for first, second in (("", "-plain"), ("-plain", "")):
             with tempfile.TemporaryDirectory() as scratch:
@@ -148,7 +150,7 @@ def check(args):
                 rest, _, _ = train(at(precision + second), at("data.bin"), scratch, *words)
             # The metrics were cut to the steps before and appended to.
             apart = np.max(np.abs(rest / whole[""] - 1)) if len(rest) == STEPS else np.inf
-            if not apart <= max(4 * found["-plain"][0], 1e-6):
+            if not apart <= 3 * found["-plain"][0] + NOISE:
                 failures.append(f"{precision}: resumed, losses are {apart:.3g} apart")
     for failure in failures:
         print(f"FAILED {failure}")
