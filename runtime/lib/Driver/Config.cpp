@@ -20,6 +20,8 @@ using namespace blurt;
 namespace {
 
 constexpr std::string_view kFlag = "--config";
+/// The library keeps a hundred bytes for one of the file.
+constexpr uint64_t kMostBytes = 1 << 16;
 
 /// The long options that `argv` gives, and the file of `--config`.
 struct Given {
@@ -46,10 +48,11 @@ struct Given {
 
 toml::table parseFile(const std::string &path) {
   MappedFile file(path);
-  std::string_view text(reinterpret_cast<const char *>(file.data()),
-                        size_t(file.size()));
+  if (file.size() > kMostBytes)
+    throw badInput(path + ": expected at most " + std::to_string(kMostBytes) +
+                   " bytes of options, got " + std::to_string(file.size()));
   try {
-    return toml::parse(text, path);
+    return toml::parse(file.text(), path);
   } catch (const toml::parse_error &error) {
     throw badInput(path + ":" + std::to_string(error.source().begin.line) +
                    ": " + std::string(error.description()));

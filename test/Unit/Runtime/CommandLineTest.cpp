@@ -128,8 +128,8 @@ TEST_F(CommandLine, SavedWeightsStartTheNextRun) {
             0);
   EXPECT_EQ(readFile(path("a.st")), readFile(path("b.st")));
   SafetensorsFile file(path("a.st"));
-  ASSERT_EQ(file.entries().size(), 4u);
-  EXPECT_EQ(typeString(file.entries().at("h.3.scale.weight")), "F32[3, 2]");
+  ASSERT_EQ(file.size(), 4u);
+  EXPECT_EQ(typeString(*file.find("h.3.scale.weight")), "F32[3, 2]");
 }
 
 TEST_F(CommandLine, DumpsTheFirstGradients) {
@@ -138,8 +138,8 @@ TEST_F(CommandLine, DumpsTheFirstGradients) {
                 .code,
             0);
   SafetensorsFile file(path("g.st"));
-  ASSERT_EQ(file.entries().size(), 4u);
-  const SafetensorsEntry &entry = file.entries().at("wte.weight");
+  ASSERT_EQ(file.size(), 4u);
+  const SafetensorsEntry entry = *file.find("wte.weight");
   double sum = 0;
   for (uint64_t at = entry.begin; at < entry.end; at += 4) {
     float value;
