@@ -500,13 +500,13 @@ TEST_F(CommandLine, RefusesABadConfiguration) {
                                 "boolean");
   refused("steps = [1]\n",
           "3: steps: expected a string or a number, got array");
-  refused("[steps]\n", "3: steps: expected a string or a number, got table");
+  refused("[steps]\n", "3: expected a key and a value, got a table");
   refused("shuffle = 1\n", "3: shuffle: expected true or false, got integer");
   refused("schedule = 'up'\n", "3: schedule: --schedule: expected constant");
   refused("on-nonfinite = 'jump'\n",
           "3: on-nonfinite: --on-nonfinite: expected skip or stop, got 'jump'");
   refused("metrics = ''\n", "3: metrics: expected a value, got ''");
-  refused("lr = 2\n", "3: ");
+  refused("lr = 2\n", "3: key 'lr' appears twice");
   refused("steps = \n", "3: ");
   refused("steps = 'x\n", "3: ");
   expectError("train --config none.toml", 1, "none.toml: cannot open");
