@@ -158,12 +158,13 @@ void readJson(const std::string &path) {
     accepted =
         std::string_view(error.what()).find("twice") != std::string_view::npos;
   }
-  // The library keeps what it has read, and begins after a byte order mark.
+  // The library keeps what it has read, begins after a byte order mark and ends
+  // before a zero.
   Pause pause;
   Verdict verdict;
   bool is = nlohmann::json::sax_parse(text, &verdict) || verdict.isTooLarge;
   if (accepted != is && !text.starts_with("\xef\xbb\xbf") &&
-      verdict.depth < 60) {
+      text.find('\0') == std::string_view::npos && verdict.depth < 60) {
     std::fprintf(stderr, "accepted: %d, by the library: %d\n", accepted, is);
     std::abort();
   }
