@@ -21,6 +21,7 @@ GroupBody::GroupBody(GroupOp group, KernelBuilder &builder)
     cost += isa<math::MathDialect>(op.getDialect()) ? 8 : 1;
   heavy = cost > kHeavyBody;
   coordinates.resize(plan.extents.size());
+  findRounded();
 }
 
 void GroupBody::setCoordinates(ArrayRef<unsigned> dims, Value linear) {
@@ -287,36 +288,93 @@ Value GroupBody::loadTable(LoadOp load, Varies varies, Point &point,
       });
 }
 
-/// Lanes compare the low half of the distance from the first one.
-Value GroupBody::compareIndex(arith::CmpIOp compare, Point &point,
-                              Scope &scope) {
+/// The lane, as an i32, at which the index along the vector dim is what
+/// `compare` compares it with; some other number if there is none. Null if that
+/// is not what it compares.
+Value GroupBody::findLane(arith::CmpIOp compare, Point &point, Scope &scope) {
+  if (compare.getPredicate() != arith::CmpIPredicate::eq &&
+      compare.getPredicate() != arith::CmpIPredicate::ne)
+    return {};
   for (auto [side, other] : {std::pair(compare.getLhs(), compare.getRhs()),
                              std::pair(compare.getRhs(), compare.getLhs())}) {
     auto index = side.getDefiningOp<IndexOp>();
     if (!index || plan.vectorDims.size() != 1 ||
         plan.walked[index.getDim()] != int(plan.vectorDims[0]) ||
+        plan.extents[plan.vectorDims[0]] >
+            std::numeric_limits<int32_t>::max() ||
         (plan.classOf(other) & kVector))
       continue;
     Value wanted = get(other, point);
     b.setInsertionPoint(scope.anchor);
-    Value distance = arith::SubIOp::create(b, wanted, point.vectorStart);
-    distance = arith::MinUIOp::create(
-        b, distance, b.i64(std::numeric_limits<int32_t>::max()));
-    distance = arith::TruncIOp::create(b, b.getI32Type(), distance);
-    Value lanes =
-        arith::TruncIOp::create(b, b.laneType(b.getI32Type()), b.iota());
-    return arith::CmpIOp::create(b, compare.getPredicate(), lanes,
-                                 b.splat(distance));
+    // In 32 bits; from -1 no lane is at a distance of its number.
+    auto narrow = [&](Value value) {
+      return arith::TruncIOp::create(b, b.getI32Type(), value);
+    };
+    Value isIndex = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::ult, wanted,
+        b.i64(int64_t(std::numeric_limits<int32_t>::max()) + 1));
+    Value from = arith::SelectOp::create(
+        b, isIndex, narrow(wanted),
+        arith::ConstantOp::create(b, b.getI32IntegerAttr(-1)));
+    return arith::SubIOp::create(b, from, narrow(point.vectorStart));
   }
   return {};
 }
 
 Value GroupBody::emitCheaply(Operation *op, Point &point, Scope &scope) {
-  auto compare = dyn_cast<arith::CmpIOp>(op);
-  if (compare && (compare.getPredicate() == arith::CmpIPredicate::eq ||
-                  compare.getPredicate() == arith::CmpIPredicate::ne))
-    return compareIndex(compare, point, scope);
-  return {};
+  if (auto compare = dyn_cast<arith::CmpIOp>(op)) {
+    Value lane = findLane(compare, point, scope);
+    if (!lane)
+      return {};
+    Value lanes =
+        arith::TruncIOp::create(b, b.laneType(b.getI32Type()), b.iota());
+    return arith::CmpIOp::create(b, compare.getPredicate(), lanes,
+                                 b.splat(lane));
+  }
+  // One value in one lane and another in the rest: lane by lane, for a vector
+  // of conditions is packed into bytes and taken apart again.
+  auto select = dyn_cast<arith::SelectOp>(op);
+  auto compare = select ? select.getCondition().getDefiningOp<arith::CmpIOp>()
+                        : arith::CmpIOp();
+  auto vector = dyn_cast<VectorType>(b.laneType(op->getResult(0).getType()));
+  if (!compare || !vector || (plan.classOf(select.getTrueValue()) & kVector) ||
+      (plan.classOf(select.getFalseValue()) & kVector))
+    return {};
+  Value lane = findLane(compare, point, scope);
+  if (!lane)
+    return {};
+  Value first = get(select.getTrueValue(), point);
+  Value second = get(select.getFalseValue(), point);
+  b.setInsertionPoint(scope.anchor);
+  Value result = arith::ConstantOp::create(b, vector, b.getZeroAttr(vector));
+  for (int64_t i = 0, e = vector.getDimSize(0); i < e; ++i) {
+    Value number = arith::ConstantOp::create(b, b.getI32IntegerAttr(i));
+    Value isLane =
+        arith::CmpIOp::create(b, compare.getPredicate(), lane, number);
+    Value value = arith::SelectOp::create(b, isLane, first, second);
+    result = vector::InsertOp::create(b, value, result, i);
+  }
+  return result;
+}
+
+void GroupBody::findRounded() {
+  auto isNarrow = [](Type element) {
+    return isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+  };
+  for (auto [operand, argument] :
+       llvm::zip(plan.inputs, group.getBodyBlock()->getArguments()))
+    if (isNarrow(operand.element))
+      rounded.insert(argument);
+  for (Operation &op : group.getBodyBlock()->without_terminator()) {
+    auto extend = dyn_cast<arith::ExtFOp>(op);
+    if (extend ? isNarrow(extend.getIn().getType())
+               : isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,
+                     math::AbsFOp>(op) &&
+                     llvm::any_of(op.getOperands(), [&](Value operand) {
+                       return rounded.contains(operand);
+                     }))
+      rounded.insert(op.getResult(0));
+  }
 }
 
 Value GroupBody::get(Value value, Point &point) {
@@ -357,6 +415,9 @@ Value GroupBody::get(Value value, Point &point) {
     Operation *clone = op->cloneWithoutRegions();
     clone->setOperands(operands);
     clone->setLoc(b.getLoc());
+    if (auto exp = dyn_cast<math::ExpOp>(clone);
+        exp && b.isDevice() && isRounded(op->getOperand(0)))
+      exp.setFastmath(arith::FastMathFlags::afn);
     if (vector)
       for (OpResult res : clone->getResults())
         res.setType(b.laneType(res.getType()));

@@ -67,6 +67,11 @@ protected:
   /// The reduced value at a point, with the identity in lanes not valid.
   Value reduceInput(ReduceOp reduce, Point &point, bool vector);
 
+  /// True if `value` has the error of a format narrower than f32, for it is
+  /// made of a value read from one or rounded to one: what is a function of it
+  /// need not be good to the last place of f32.
+  bool isRounded(Value value) const { return rounded.contains(value); }
+
   GroupOp group;
   GroupPlan plan;
   KernelBuilder &b;
@@ -76,17 +81,20 @@ protected:
   bool heavy = false; ///< the body is long: unroll less
 
 private:
+  void findRounded();
   Value loadInput(unsigned i, Varies varies, Point &point);
   Value loadTable(LoadOp load, Varies varies, Point &point, Scope &scope);
   Value emitIndex(IndexOp index, Point &point);
   /// A vector of `op` in fewer instructions than one for each lane, on a
   /// device; null if there is no such way.
   Value emitCheaply(Operation *op, Point &point, Scope &scope);
-  Value compareIndex(arith::CmpIOp compare, Point &point, Scope &scope);
+  Value findLane(arith::CmpIOp compare, Point &point, Scope &scope);
   Value pointerTo(const Operand &operand, Varies varies, Point &point);
   Value vectorOffset(const Operand &operand, Value start);
   void storeLanes(const Operand &operand, Value value, Value pointer,
                   Point &point);
+
+  llvm::SmallDenseSet<Value> rounded;
 };
 
 } // namespace mlir::blurt

@@ -101,6 +101,7 @@ struct Expander {
 
   Value exp(Value x);
   Value deviceExp(Value x);
+  Value approximateExp(Value x) { return deviceExp2(mul(x, f32(1.44269504f))); }
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
@@ -134,8 +135,10 @@ Value Expander::lanewise(StringRef intrinsic, Value x) {
 /// e^x = 2^t e^d with t = x log2(e) rounded and d what the rounding lost, which
 /// for |x| ≤ 89 is below 2^-16, so that e^d = 1 + d to the last place.
 Value Expander::deviceExp(Value x) {
-  // Beyond these the result is 0 or infinite, and d would be NaN.
-  x = clamp(x, f32(-105.0f), f32(89.0f));
+  // Beyond these the result is 0 or infinite, and d would be NaN. Of a maximum
+  // and a minimum here, those that keep NaN are one instruction each.
+  x = arith::MaximumFOp::create(b, x, f32(-105.0f));
+  x = arith::MinimumFOp::create(b, x, f32(89.0f));
   Value t = mul(x, f32(1.44269504f));
   Value lost = fma(x, f32(1.44269504f), arith::NegFOp::create(b, t));
   lost = fma(x, f32(1.92596303e-8f), lost);
@@ -300,8 +303,10 @@ Value Expander::pow(Value x, Value y) {
   return select(compare(arith::CmpFPredicate::OEQ, y, zero), one, result);
 }
 
-Value blurt::expandExp(OpBuilder &builder, Location loc, Value x, bool device) {
-  return Expander(builder, loc, x, device).exp(x);
+Value blurt::expandExp(OpBuilder &builder, Location loc, Value x, bool device,
+                       bool approximate) {
+  Expander expander(builder, loc, x, device);
+  return device && approximate ? expander.approximateExp(x) : expander.exp(x);
 }
 Value blurt::expandLog(OpBuilder &builder, Location loc, Value x) {
   return Expander(builder, loc, x).log(x);
@@ -397,13 +402,42 @@ static void expandDivision(arith::DivFOp op) {
   }
 }
 
+/// A vector is rounded to bf16 two lanes an instruction. LLVM would convert
+/// lane by lane, at a quarter of the rate, where the lanes are widened again,
+/// and take pairs apart to select between roundings.
+static void expandRounding(arith::TruncFOp op) {
+  auto type = dyn_cast<VectorType>(op.getType());
+  if (!type || !type.getElementType().isBF16() ||
+      type.getNumElements() % 2 != 0 ||
+      !getElementTypeOrSelf(op.getIn().getType()).isF32())
+    return;
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  auto pair = VectorType::get(2, type.getElementType());
+  Value result = arith::ConstantOp::create(b, type, b.getZeroAttr(type));
+  for (int64_t lane = 0; lane < type.getNumElements(); lane += 2) {
+    // The first operand becomes the upper half.
+    Value high = vector::ExtractOp::create(b, op.getIn(), lane + 1);
+    Value low = vector::ExtractOp::create(b, op.getIn(), lane);
+    Value both = LLVM::CallIntrinsicOp::create(
+                     b, pair, b.getStringAttr("llvm.nvvm.ff2bf16x2.rn"),
+                     ValueRange{high, low})
+                     .getResult(0);
+    result = vector::InsertStridedSliceOp::create(
+        b, both, result, ArrayRef<int64_t>{lane}, ArrayRef<int64_t>{1});
+  }
+  op.replaceAllUsesWith(result);
+  op.erase();
+}
+
 namespace {
 struct ExpandMath : blurt::impl::BlurtExpandMathBase<ExpandMath> {
   using BlurtExpandMathBase::BlurtExpandMathBase;
 
   void runOnOperation() override {
-    if (device)
+    if (device) {
       getOperation().walk([](arith::DivFOp op) { expandDivision(op); });
+      getOperation().walk([](arith::TruncFOp op) { expandRounding(op); });
+    }
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
       if (isa_and_nonnull<math::MathDialect>(op->getDialect()))
@@ -426,23 +460,26 @@ struct ExpandMath : blurt::impl::BlurtExpandMathBase<ExpandMath> {
       return e.div(one, math::SqrtOp::create(b, loc, rsqrt.getOperand()));
     }
     if (element.isF32()) {
-      Value result = llvm::TypeSwitch<Operation *, Value>(op)
-                         .Case([&](math::ExpOp exp) {
-                           return expandExp(b, loc, exp.getOperand(), device);
-                         })
-                         .Case([&](math::LogOp log) {
-                           return expandLog(b, loc, log.getOperand());
-                         })
-                         .Case([&](math::TanhOp tanh) {
-                           return expandTanh(b, loc, tanh.getOperand(), device);
-                         })
-                         .Case([&](math::ErfOp erf) {
-                           return expandErf(b, loc, erf.getOperand(), device);
-                         })
-                         .Case([&](math::PowFOp pow) {
-                           return expandPow(b, loc, pow.getLhs(), pow.getRhs());
-                         })
-                         .Default([](Operation *) { return Value(); });
+      Value result =
+          llvm::TypeSwitch<Operation *, Value>(op)
+              .Case([&](math::ExpOp exp) {
+                bool approximate = bitEnumContainsAll(
+                    exp.getFastmath(), arith::FastMathFlags::afn);
+                return expandExp(b, loc, exp.getOperand(), device, approximate);
+              })
+              .Case([&](math::LogOp log) {
+                return expandLog(b, loc, log.getOperand());
+              })
+              .Case([&](math::TanhOp tanh) {
+                return expandTanh(b, loc, tanh.getOperand(), device);
+              })
+              .Case([&](math::ErfOp erf) {
+                return expandErf(b, loc, erf.getOperand(), device);
+              })
+              .Case([&](math::PowFOp pow) {
+                return expandPow(b, loc, pow.getLhs(), pow.getRhs());
+              })
+              .Default([](Operation *) { return Value(); });
       if (result)
         return result;
     }

@@ -53,6 +53,22 @@ static bool isRounded(blurt::GroupOp group, arith::AddFOp sum, Type type) {
   });
 }
 
+/// Drops roundings of `element` to the type it is stored in.
+static void dropRounding(Value element) {
+  for (Operation *user : llvm::make_early_inc_range(element.getUsers())) {
+    auto rounded = dyn_cast<arith::TruncFOp>(user);
+    if (!rounded)
+      continue;
+    for (Operation *reader : llvm::make_early_inc_range(rounded->getUsers()))
+      if (auto extended = dyn_cast<arith::ExtFOp>(reader)) {
+        extended.getResult().replaceAllUsesWith(element);
+        extended.erase();
+      }
+    if (rounded->use_empty())
+      rounded.erase();
+  }
+}
+
 static std::optional<Match> match(blurt::GroupOp group, unsigned input) {
   auto gemm = group.getInputs()[input].getDefiningOp<blurt::GemmOp>();
   if (!gemm || gemm.getC() || gemm.getBias() ||
@@ -146,6 +162,9 @@ void FuseBias::runOnOperation() {
     Value element = group.getBodyBlock()->getArgument(found->input);
     found->add.getResult().replaceAllUsesWith(element);
     found->add.erase();
+    // What was rounded after the sum comes rounded from the product.
+    if (getElementTypeOrSelf(gemm.getResult(0).getType()).isBF16())
+      dropRounding(element);
     ++numBiases;
     // An output that is the sum itself is the product's from here on.
     std::optional<unsigned> same;

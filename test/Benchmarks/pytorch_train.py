@@ -6,10 +6,12 @@ usage: pytorch_train.py --make-init W.safetensors [--layers N --heads N --dim N
                         --vocab N --context N --seed N]
        pytorch_train.py --init W.safetensors --data SHARD --batch B --seq T
                         --steps N --heads N --precision fp32|tf32|bf16
-                        [--compile] [--lr X --warmup N] [--perturb E] [--metrics FILE]
-                        [--serve]
+                        [--compile] [--lr X --warmup N] [--schedule constant|cosine]
+                        [--min-lr X] [--val SHARD --val-every N] [--perturb E]
+                        [--metrics FILE] [--serve]
 
-Precision bf16 is autocast over FP32 weights. --perturb multiplies each initial
+Precision bf16 is autocast over FP32 weights. --val takes the loss on a shard before
+every N-th step and at the end, as a compiled program does. --perturb multiplies each initial
 weight by 1 ± E, which shows how far two runs drift apart by themselves. Prints one
 JSON object: losses of the ends, median milliseconds a step, peak bytes that the
 allocator had handed out. With --serve it runs the steps again for each line that it
@@ -92,14 +94,24 @@ class Gpt2(torch.nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def batches(options):
-    tokens = np.fromfile(options.data, dtype="<u2", offset=1024)
+def batches(options, path=None):
+    tokens = np.fromfile(path or options.data, dtype="<u2", offset=1024)
     size = options.batch * options.seq
-    for step in range(options.steps):
+    for step in range((len(tokens) - 1) // size if path else options.steps):
         at = np.arange(step * size, (step + 1) * size + 1) % len(tokens)
         piece = torch.from_numpy(tokens[at].astype(np.int64)).cuda()
         shape = (options.batch, options.seq)
         yield piece[:-1].view(shape), piece[1:].view(shape)
+
+
+def rate(options, step):
+    if step < options.warmup:
+        return options.lr * (step + 1) / options.warmup
+    if options.schedule == "constant":
+        return options.lr
+    progress = (step - options.warmup) / max(1, options.steps - options.warmup)
+    share = 0.5 * (1 + math.cos(math.pi * progress))
+    return options.min_lr + share * (options.lr - options.min_lr)
 
 
 def serve(options, step_on):
@@ -166,18 +178,28 @@ def train(options):
 
     if options.serve:
         return serve(options, step_on)
-    losses, ends = [], []
+    def validate():
+        with torch.no_grad(), cast:
+            return float(np.mean([float(model(*pair)) for pair in batches(options, options.val)]))
+
+    losses, ends, validation = [], [], []
     for step, (tokens, targets) in enumerate(batches(options)):
+        if options.val_every and step % options.val_every == 0:
+            validation.append((step, validate()))
         for group in optimizer.param_groups:
-            group["lr"] = options.lr * min(1, (step + 1) / max(1, options.warmup))
+            group["lr"] = rate(options, step)
         losses.append(step_on(tokens, targets))
         torch.cuda.synchronize()
         ends.append(time.perf_counter())
     losses = [float(x) for x in losses]
+    if options.val:
+        validation.append((options.steps, validate()))
     if options.metrics:
         with open(options.metrics, "w", encoding="utf-8") as file:
             for step, loss in enumerate(losses):
                 file.write(json.dumps({"step": step, "loss": loss}) + "\n")
+            for step, loss in validation:
+                file.write(json.dumps({"step": step, "val_loss": loss}) + "\n")
     steps = np.diff(ends)[5:] if len(ends) > 8 else np.diff(ends)
     print(
         json.dumps(
@@ -186,6 +208,7 @@ def train(options):
                 "compile": options.compile,
                 "first": losses[0],
                 "last": losses[-1],
+                "val_loss": validation[-1][1] if validation else None,
                 "ms": float(np.median(steps) * 1e3) if len(steps) else None,
                 "max_memory_allocated": torch.cuda.max_memory_allocated(),
             }
@@ -198,7 +221,9 @@ def main():
     parser.add_argument("--make-init")
     parser.add_argument("--init")
     parser.add_argument("--data")
+    parser.add_argument("--val")
     parser.add_argument("--metrics")
+    parser.add_argument("--schedule", choices=("constant", "cosine"), default="constant")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
@@ -212,10 +237,12 @@ def main():
         ("seq", 1024),
         ("steps", 20),
         ("warmup", 0),
+        ("val-every", 0),
         ("seed", 1),
     ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--lr", type=float, default=6e-4)
+    parser.add_argument("--min-lr", type=float, default=0.0)
     parser.add_argument("--perturb", type=float, default=0.0)
     options = parser.parse_args()
     if options.make_init:

@@ -13,6 +13,30 @@ func.func @exponential(%x: f32) -> f32 {
   return %y : f32
 }
 
+// One that may be approximate is 2^x and no more.
+// CHECK-LABEL: func.func @approximate
+func.func @approximate(%x: f32) -> f32 {
+  // CHECK: %[[T:.*]] = arith.mulf %{{.*}}, %{{.*}} : f32
+  // CHECK-NEXT: %[[Y:.*]] = llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[T]])
+  // CHECK-NEXT: return %[[Y]]
+  %y = math.exp %x fastmath<afn> : f32
+  return %y : f32
+}
+
+// Lanes are rounded in pairs, the second the upper half; an odd one is not.
+// CHECK-LABEL: func.func @rounding
+func.func @rounding(%x: vector<4xf32>, %z: vector<3xf32>) -> (vector<4xbf16>, vector<3xbf16>) {
+  // CHECK: %[[B:.*]] = vector.extract %arg0[1]
+  // CHECK: %[[A:.*]] = vector.extract %arg0[0]
+  // CHECK: llvm.call_intrinsic "llvm.nvvm.ff2bf16x2.rn"(%[[B]], %[[A]]) : (f32, f32) -> vector<2xbf16>
+  // CHECK: llvm.call_intrinsic "llvm.nvvm.ff2bf16x2.rn"
+  // CHECK-NOT: call_intrinsic
+  // CHECK: arith.truncf %arg1 : vector<3xf32> to vector<3xbf16>
+  %y = arith.truncf %x : vector<4xf32> to vector<4xbf16>
+  %w = arith.truncf %z : vector<3xf32> to vector<3xbf16>
+  return %y, %w : vector<4xbf16>, vector<3xbf16>
+}
+
 // CHECK-LABEL: func.func @tangent
 func.func @tangent(%x: vector<2xf32>) -> vector<2xf32> {
   // CHECK-COUNT-2: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"

@@ -11,6 +11,7 @@ Leaves in DIR, beside the scripts that run there:
   text                a small GPT-2 on FILE's bytes, with the metrics of the CPU
                       program in f32 and in f64, its evaluation and its
                       continuation of a prompt (device_text.py)
+  programs            the end-to-end tests of PROGRAM_TESTS with their programs
   sanitize            a model of one layer of depth 64 with dropout, for
                       compute-sanitizer
 Copy DIR to the machine and run device_run.sh there.
@@ -29,6 +30,16 @@ COMMANDS = {
     "eval": ["--data", "{folder}/t_val_000000.bin", "--weights", "{folder}/weights.safetensors"],
     "generate": ["--weights", "{folder}/weights.safetensors", "--prompt", "In the beginning"]
     + "--max-tokens 60 --temperature 0".split(),
+}
+# End-to-end tests that need no other tools, with their flags.
+PROGRAMS = os.path.join(HERE, "..", "EndToEnd", "programs")
+SHARED = ("tensors.py", "tolerance.py")
+PROGRAM_TESTS = {
+    "guard.py": (),
+    "nonfinite.py": (),
+    "classifier.py": (),
+    "hellaswag.py": (),
+    "checkpoints.py": ("--part", "resume"),
 }
 SIZES = "--layers 3 --heads 4 --dim 128 --vocab 256 --context 128".split()
 
@@ -85,6 +96,17 @@ def main():
     for precision in ("fp32", "tf32", "bf16"):
         flags = (*cuda, "--arch", args.arch, "--precision", precision)
         run(*compiler, *flags, "-o", out("text", precision))
+    # Beside each other as in the sources, for the tests look for what they share.
+    tests = out("programs", "EndToEnd", "programs")
+    shutil.copytree(PROGRAMS, tests, dirs_exist_ok=True)
+    os.makedirs(out("programs", "recorded"), exist_ok=True)
+    os.environ["BLUTRAIN_RECORD"] = out("programs", "recorded")
+    os.environ["BLUTRAIN_RECORD_FLAGS"] = f"--target cuda --arch {args.arch}"
+    for test, words in PROGRAM_TESTS.items():
+        run(sys.executable, os.path.join(PROGRAMS, test), "--bin", os.path.abspath(args.bin), *words)
+    with open(out("programs", "tests"), "w", encoding="utf-8") as file:
+        for test, words in PROGRAM_TESTS.items():
+            file.write(" ".join((test, *words)) + "\n")
     os.makedirs(out("sanitize"), exist_ok=True)
     model = out("sanitize", "gpt2.mlir")
     run(tool("bt-model"), "gpt2", *SANITIZED, "-o", model)
@@ -95,6 +117,9 @@ def main():
     for name in os.listdir(HERE):
         if name.endswith((".py", ".sh")):
             shutil.copy(os.path.join(HERE, name), args.out)
+            if name in SHARED:
+                os.makedirs(out("programs", "Numerics"), exist_ok=True)
+                shutil.copy(os.path.join(HERE, name), out("programs", "Numerics"))
     shutil.copytree(os.path.join(HERE, "goldens"), out("goldens"), dirs_exist_ok=True)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what device_bundle.py prepared, in its folder, on a machine with a device.
-#   device_run.sh [--sanitize]
+#   device_run.sh [--sanitize [PRECISION…]]
 # Exit code 1 if any part failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
@@ -15,7 +15,9 @@ part() {
 if [[ ${1:-} == --sanitize ]]; then
   # Every kernel family of training, on two steps of the golden model, and of
   # dropout, attention on Hopper and generation.
-  for precision in fp32 tf32 bf16; do
+  shift
+  [[ $# -gt 0 ]] || set -- fp32 tf32 bf16
+  for precision; do
     for tool in memcheck racecheck initcheck synccheck; do
       check=(compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 5)
       part "$tool, $precision, depth 64" "${check[@]}" "sanitize/$precision" train \
@@ -41,5 +43,17 @@ for precision in fp32 tf32 bf16; do
   part "golden run in $precision" python3 gpt2_train.py "${where[@]}" --phase run
   part "golden check in $precision" python3 gpt2_train.py "${where[@]}" --phase check
 done
+# The kernels of the lowest architecture, out of its PTX.
+for precision in fp32 tf32 bf16; do
+  where=(--precision "$precision" --folder "golden-$precision")
+  part "golden run in $precision, from PTX" \
+    env BLURT_FORCE_PTX=1 python3 gpt2_train.py "${where[@]}" --phase run
+  part "golden check in $precision, from PTX" \
+    python3 gpt2_train.py "${where[@]}" --phase check
+done
+while read -r -a words; do
+  part "${words[*]}" env BLUTRAIN_REPLAY="$PWD/programs/recorded" \
+    python3 "programs/EndToEnd/programs/${words[0]}" --bin . "${words[@]:1}"
+done <programs/tests
 part 'text' python3 device_text.py text
 exit "$failed"

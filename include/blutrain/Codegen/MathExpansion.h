@@ -18,7 +18,10 @@ namespace mlir::blurt {
 /// 0.5. Infinities, NaN, zeros and subnormal results are those of libm.
 /// With `device` exp, tanh and erf are shorter and use an NVIDIA GPU's own 2^x
 /// and 1/x; subnormal results of exp are 0, and errors a unit or two larger.
-Value expandExp(OpBuilder &builder, Location loc, Value x, bool device = false);
+/// With `device` and `approximate` exp is 2^(x log2(e)) with the exponent
+/// rounded to f32: within (1 + |x|)·2^-22 of the result.
+Value expandExp(OpBuilder &builder, Location loc, Value x, bool device = false,
+                bool approximate = false);
 Value expandLog(OpBuilder &builder, Location loc, Value x);
 Value expandTanh(OpBuilder &builder, Location loc, Value x,
                  bool device = false);

@@ -69,6 +69,8 @@ struct DeviceSchedule {
                             int64_t workspaceBytes, bool hopper = false);
 };
 
+/// True for an operand that is not the same in all tasks.
+bool isOfTask(const GroupPlan &plan, const Operand &operand);
 /// True for an input of which a row lies in one piece, and the bytes that it
 /// takes in shared memory.
 bool isCacheable(const GroupPlan &plan, const Operand &operand);
@@ -92,6 +94,7 @@ public:
 private:
   Value loadLanes(const Operand &operand, Value pointer, Point &point) override;
   DeviceLaunch emitMap();
+  bool readsLittle();
   DeviceLaunch emitTurned();
   DeviceLaunch emitRow();
   DeviceLaunch emitRowCombine();

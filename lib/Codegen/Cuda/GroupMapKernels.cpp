@@ -13,6 +13,20 @@
 using namespace mlir;
 using namespace mlir::blurt;
 
+/// Vectors of a thread from which it takes two at a time.
+static constexpr int64_t kMapTrips = 4;
+
+/// True if a vector is so few bytes of input that more of them have to be on
+/// their way to keep memory busy.
+bool DeviceGroupEmitter::readsLittle() {
+  int64_t bytes = 0;
+  for (auto [operand, argument] :
+       llvm::zip(plan.inputs, group.getBodyBlock()->getArguments()))
+    if (plan.classOf(argument) & kVector)
+      bytes += schedule.width * getElementBytes(operand.element);
+  return bytes > 0 && bytes <= 16;
+}
+
 DeviceLaunch DeviceGroupEmitter::emitMap() {
   DeviceLaunch launch;
   int64_t total = plan.taskPoints * schedule.vectors;
@@ -30,33 +44,74 @@ DeviceLaunch DeviceGroupEmitter::emitMap() {
   launch.grid = {int32_t(schedule.blocks), 1, 1};
   int64_t stride = schedule.blocks * kGroupThreads;
   Value first = b.add(b.mul(blockX, kGroupThreads), thread);
-  Value linear = first;
-  if (total > stride) {
-    // Counted in 32 bits where they suffice: divisions are cheaper then.
-    bool narrow = total + stride < (int64_t(1) << 31);
-    Type type = narrow ? b.getI32Type() : b.getI64Type();
-    auto constant = [&](int64_t value) -> Value {
-      return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
-    };
-    Value from =
-        narrow ? arith::TruncIOp::create(b, type, first).getResult() : first;
-    auto loop = scf::ForOp::create(b, from, constant(total), constant(stride));
-    global.anchor = loop;
-    b.setInsertionPoint(loop.getBody()->getTerminator());
-    linear = loop.getInductionVar();
-    if (narrow)
-      linear = arith::ExtUIOp::create(b, b.getI64Type(), linear);
-  } else if (total % stride != 0) {
-    guard(isLess(linear, total));
+  // The vectors with the numbers `numbers`: all are read before any is written,
+  // so that their loads overlap.
+  auto emitVectors = [&](ArrayRef<Value> numbers) {
+    Operation *end = &*b.getInsertionPoint();
+    size_t count = numbers.size();
+    SmallVector<Scope> outer(count), inner(count);
+    SmallVector<Point> points;
+    SmallVector<SmallVector<Value>> places;
+    for (auto [i, linear] : llvm::enumerate(numbers)) {
+      b.setInsertionPoint(end);
+      outer[i].anchor = inner[i].anchor = end;
+      setCoordinates(plan.taskDims, b.div(linear, schedule.vectors));
+      Value start =
+          b.mul(plan.taskPoints == 1 ? linear : b.rem(linear, schedule.vectors),
+                schedule.width);
+      points.push_back(
+          {{&outer[i], &inner[i], &outer[i], &inner[i]}, start, {}});
+      places.push_back(coordinates);
+      if (count > 1)
+        for (auto [operand, argument] :
+             llvm::zip(plan.inputs, group.getBodyBlock()->getArguments()))
+          if (plan.classOf(argument) == kVector)
+            get(argument, points[i]);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      coordinates = places[i];
+      storeOutputs(kVector, points[i]);
+    }
+  };
+  if (total <= stride) {
+    if (total % stride != 0)
+      guard(isLess(first, total));
+    emitVectors(first);
+    return launch;
   }
-  setCoordinates(plan.taskDims, b.div(linear, schedule.vectors));
-  Value start = b.mul(b.rem(linear, schedule.vectors), schedule.width);
-  if (plan.taskPoints == 1)
-    start = b.mul(linear, schedule.width);
-  Scope outer, inner;
-  outer.anchor = inner.anchor = &*b.getInsertionPoint();
-  Point point{{&outer, &inner, &outer, &inner}, start, {}};
-  storeOutputs(kVector, point);
+  // Counted in 32 bits where they suffice: divisions are cheaper then.
+  bool narrow = total + 2 * stride < (int64_t(1) << 31);
+  Type type = narrow ? b.getI32Type() : b.getI64Type();
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
+  };
+  auto widen = [&](Value number) -> Value {
+    return narrow ? arith::ExtUIOp::create(b, b.getI64Type(), number) : number;
+  };
+  Value from =
+      narrow ? arith::TruncIOp::create(b, type, first).getResult() : first;
+  Operation *end = &*b.getInsertionPoint();
+  int64_t count = readsLittle() && total >= kMapTrips * stride ? 2 : 1;
+  scf::ForOp pairs;
+  if (count > 1) {
+    pairs = scf::ForOp::create(b, from, constant(total - stride),
+                               constant(count * stride), from);
+    global.anchor = pairs;
+    b.setInsertionPointToEnd(pairs.getBody());
+    Value next =
+        arith::AddIOp::create(b, pairs.getInductionVar(), constant(stride));
+    Value last = arith::AddIOp::create(b, next, constant(stride));
+    scf::YieldOp yield = scf::YieldOp::create(b, last);
+    b.setInsertionPoint(yield);
+    emitVectors({widen(pairs.getInductionVar()), widen(next)});
+    b.setInsertionPoint(end);
+    from = pairs.getResult(0);
+  }
+  auto loop = scf::ForOp::create(b, from, constant(total), constant(stride));
+  if (count == 1)
+    global.anchor = loop;
+  b.setInsertionPoint(loop.getBody()->getTerminator());
+  emitVectors(widen(loop.getInductionVar()));
   return launch;
 }
 

@@ -30,11 +30,6 @@ void DeviceGroupEmitter::setRowValues(MutableArrayRef<ReduceOp> reduces,
     task.values[reduce] = sum;
 }
 
-static bool isOfTask(const GroupPlan &plan, const Operand &operand) {
-  return llvm::any_of(plan.taskDims,
-                      [&](unsigned dim) { return operand.strides[dim] != 0; });
-}
-
 void DeviceGroupEmitter::emitRowRegisters(Scope &task, Value lane) {
   Operation *end = &*b.getInsertionPoint();
   int64_t count = llvm::divideCeil(schedule.vectors, schedule.threads);
@@ -238,8 +233,11 @@ bool DeviceGroupEmitter::emitRowOnline(Scope &task, Value lane) {
   }
   Operation *end = &*b.getInsertionPoint();
   Value lowest = identity(ReduceKind::Max, maximum.getType());
+  auto fastmath = isRounded(maximum.getValue()) ? arith::FastMathFlags::afn
+                                                : arith::FastMathFlags::none;
   auto expBelow = [&](Value value, Value top) -> Value {
-    return math::ExpOp::create(b, arith::SubFOp::create(b, value, top));
+    return math::ExpOp::create(b, arith::SubFOp::create(b, value, top),
+                               fastmath);
   };
   auto greater = [&](Value lhs, Value rhs) {
     return combine(ReduceKind::Max, lhs, rhs);

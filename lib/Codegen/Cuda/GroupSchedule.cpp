@@ -13,7 +13,8 @@ using namespace mlir::blurt;
 
 /// Map: blocks that fill any device; each thread then takes several vectors.
 static constexpr int64_t kMapBlocks = 4096;
-/// Row: vectors of a thread that may stay in registers, and scalars in all.
+/// Row: vectors of a thread that may stay in registers, and registers of all
+/// that a row reads anew.
 static constexpr int64_t kRegisterVectors = 8;
 static constexpr int64_t kRegisterScalars = 128;
 /// Row: vectors from which a row has twice as many threads, for few of such
@@ -64,6 +65,11 @@ static int64_t largestWidth(int64_t extent, int64_t most) {
   while (most > 1 && extent % most != 0)
     most /= 2;
   return most;
+}
+
+bool blurt::isOfTask(const GroupPlan &plan, const Operand &operand) {
+  return llvm::any_of(plan.taskDims,
+                      [&](unsigned dim) { return operand.strides[dim] != 0; });
 }
 
 bool blurt::isCacheable(const GroupPlan &plan, const Operand &operand) {
@@ -163,11 +169,13 @@ DeviceSchedule DeviceSchedule::get(GroupOp group, const GroupPlan &plan,
                                               : 2 * kRowThreads;
     s.rows = s.threads == 32 ? std::min<int64_t>(kBlockRows, kept) : 1;
     int64_t perThread = llvm::divideCeil(s.vectors, s.threads);
+    // What is the same in all rows can be read again: it is in the cache.
     int64_t live = 0;
-    for (unsigned i = 0, e = plan.inputs.size(); i < e; ++i)
-      live += (plan.classOf(group.getBodyBlock()->getArgument(i)) & kVector)
-                  ? perThread * s.width
-                  : 0;
+    for (auto [operand, argument] :
+         llvm::zip(plan.inputs, group.getBodyBlock()->getArguments()))
+      if ((plan.classOf(argument) & kVector) && isOfTask(plan, operand))
+        live += llvm::divideCeil(
+            perThread * s.width * getElementBytes(operand.element), 4);
     s.registers = single && s.splits == 1 && perThread <= kRegisterVectors &&
                   live <= kRegisterScalars;
     // A long row that is read again for each reduction and for the outputs.

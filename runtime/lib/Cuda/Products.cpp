@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <optional>
 
 using namespace blurt;
@@ -181,27 +182,21 @@ std::vector<cuda::Candidate> CudaProducts::candidates(int32_t index,
   return proposed;
 }
 
-std::vector<cuda::Candidate> CudaProducts::variants(int32_t index,
-                                                    int most) const {
-  const Problem &p = problems[size_t(index)];
-  std::vector<cuda::Candidate> found = candidates(index, most);
-  auto add = [&](const cuda::Algorithm &algorithm) {
-    auto isSame = [&](const cuda::Candidate &c) {
-      return std::memcmp(&c.algorithm, &algorithm, sizeof(algorithm)) == 0;
-    };
-    if (std::any_of(found.begin(), found.end(), isSame))
-      return;
-    cuda::Candidate checked = {};
-    // Most combinations are none that the library has.
-    if (api.AlgoCheck(handle, p.desc, p.first, p.second, p.result, p.result,
-                      &algorithm, &checked) != 0 ||
-        checked.state != 0 || checked.workspaceBytes > workspaceBytes)
-      return;
-    checked.algorithm = algorithm;
-    found.push_back(checked);
-  };
-  auto list = [&](const cuda::Algorithm &algorithm,
-                  cuda::AlgorithmCapability capability) {
+namespace {
+/// Algorithms that the library derives from others. It says of most
+/// combinations of settings that it does not have them.
+class Variants {
+public:
+  /// Fills in what the library says of an algorithm, false if it has none such.
+  using Check = std::function<bool(const cuda::Algorithm &, cuda::Candidate &)>;
+
+  Variants(const cuda::CublasLt &api, Check check,
+           std::vector<cuda::Candidate> found)
+      : api(api), check(std::move(check)), found(std::move(found)) {}
+
+  /// Each value of a setting that the algorithm knows.
+  std::vector<uint32_t> list(const cuda::Algorithm &algorithm,
+                             cuda::AlgorithmCapability capability) const {
     // The library refuses a buffer of another size than its list has.
     size_t bytes = 0;
     if (api.AlgoCap(&algorithm, capability, nullptr, 0, &bytes) != 0)
@@ -211,33 +206,98 @@ std::vector<cuda::Candidate> CudaProducts::variants(int32_t index,
                                     ids.size() * sizeof(uint32_t), &bytes) != 0)
       ids.clear();
     return ids;
-  };
-  auto with = [&](cuda::Algorithm algorithm, cuda::AlgorithmAttribute attribute,
-                  auto value) -> std::optional<cuda::Algorithm> {
+  }
+
+  template <typename T>
+  std::optional<cuda::Algorithm> with(cuda::Algorithm algorithm,
+                                      cuda::AlgorithmAttribute attribute,
+                                      T value) const {
     if (api.AlgoSet(&algorithm, attribute, &value, sizeof(value)) != 0)
       return std::nullopt;
     return algorithm;
-  };
-  for (size_t i = 0, proposed = found.size(); i < proposed; ++i) {
-    cuda::Algorithm base = found[i].algorithm;
-    for (uint32_t stages : list(base, cuda::CapStages))
-      if (auto changed = with(base, cuda::ConfigStages, stages))
-        add(*changed);
-    for (uint32_t swizzle : {0u, 1u})
-      if (auto changed = with(base, cuda::ConfigSwizzle, swizzle))
-        add(*changed);
-    for (uint32_t tile : list(base, cuda::CapTiles)) {
-      auto tiled = with(base, cuda::ConfigTile, tile);
-      if (!tiled)
-        continue;
-      add(*tiled);
-      for (uint16_t cluster = cuda::kFirstCluster;
-           cluster <= cuda::kLastCluster; ++cluster)
-        if (auto changed = with(*tiled, cuda::ConfigCluster, cluster))
-          add(*changed);
-    }
   }
-  return found;
+
+  void add(const std::optional<cuda::Algorithm> &algorithm) {
+    auto isSame = [&](const cuda::Candidate &c) {
+      return std::memcmp(&c.algorithm, &*algorithm, sizeof(*algorithm)) == 0;
+    };
+    if (!algorithm || std::any_of(found.begin(), found.end(), isSame))
+      return;
+    cuda::Candidate checked = {};
+    if (!check(*algorithm, checked))
+      return;
+    checked.algorithm = *algorithm;
+    found.push_back(checked);
+  }
+
+  std::vector<cuda::Candidate> take() { return std::move(found); }
+
+private:
+  const cuda::CublasLt &api;
+  Check check;
+  std::vector<cuda::Candidate> found;
+};
+} // namespace
+
+bool CudaProducts::check(int32_t index, const cuda::Algorithm &algorithm,
+                         cuda::Candidate &checked) const {
+  const Problem &p = problems[size_t(index)];
+  return api.AlgoCheck(handle, p.desc, p.first, p.second, p.result, p.result,
+                       &algorithm, &checked) == 0 &&
+         checked.state == 0 && checked.workspaceBytes <= workspaceBytes;
+}
+
+std::vector<cuda::Candidate> CudaProducts::tileVariants(int32_t index,
+                                                        int most) const {
+  std::vector<cuda::Candidate> proposed = candidates(index, most);
+  Variants variants(
+      api,
+      [&](const cuda::Algorithm &algorithm, cuda::Candidate &checked) {
+        return check(index, algorithm, checked);
+      },
+      proposed);
+  // Algorithms that differ in tile and cluster alone have the same variants.
+  std::vector<cuda::Algorithm> bases;
+  for (const cuda::Candidate &candidate : proposed) {
+    const cuda::Algorithm &algorithm = candidate.algorithm;
+    for (uint32_t stages : variants.list(algorithm, cuda::CapStages))
+      variants.add(variants.with(algorithm, cuda::ConfigStages, stages));
+    for (uint32_t swizzle : {0u, 1u})
+      variants.add(variants.with(algorithm, cuda::ConfigSwizzle, swizzle));
+    std::vector<uint32_t> tiles = variants.list(algorithm, cuda::CapTiles);
+    if (tiles.empty())
+      continue;
+    cuda::Algorithm base = algorithm;
+    base = variants.with(base, cuda::ConfigTile, tiles[0]).value_or(base);
+    base = variants.with(base, cuda::ConfigCluster, cuda::kFirstCluster)
+               .value_or(base);
+    if (std::any_of(bases.begin(), bases.end(), [&](const auto &known) {
+          return std::memcmp(&known, &base, sizeof(base)) == 0;
+        }))
+      continue;
+    bases.push_back(base);
+    for (uint32_t tile : tiles)
+      variants.add(variants.with(algorithm, cuda::ConfigTile, tile));
+  }
+  return variants.take();
+}
+
+std::vector<cuda::Candidate>
+CudaProducts::clusterVariants(int32_t index,
+                              std::vector<cuda::Candidate> of) const {
+  std::vector<cuda::Candidate> base = of;
+  Variants variants(
+      api,
+      [&](const cuda::Algorithm &algorithm, cuda::Candidate &checked) {
+        return check(index, algorithm, checked);
+      },
+      std::move(of));
+  for (const cuda::Candidate &candidate : base)
+    for (uint16_t cluster = cuda::kFirstCluster; cluster <= cuda::kLastCluster;
+         ++cluster)
+      variants.add(
+          variants.with(candidate.algorithm, cuda::ConfigCluster, cluster));
+  return variants.take();
 }
 
 void CudaProducts::setAlgorithm(int32_t index,

@@ -41,10 +41,13 @@ public:
 
   /// What the heuristic proposes for a product, the best first.
   std::vector<cuda::Candidate> candidates(int32_t index, int most) const;
-  /// Those, and what becomes of them with other tiles, clusters, stages and
-  /// orders of tiles, as far as the library can run it. Sums are added in the
-  /// same order as in what was proposed.
-  std::vector<cuda::Candidate> variants(int32_t index, int most) const;
+  /// Those, and what becomes of them with other tiles, stages and orders of
+  /// tiles, as far as the library can run it. Sums are added in the same order
+  /// as in what was proposed.
+  std::vector<cuda::Candidate> tileVariants(int32_t index, int most) const;
+  /// The same of `of` and clusters of blocks.
+  std::vector<cuda::Candidate>
+  clusterVariants(int32_t index, std::vector<cuda::Candidate> of) const;
   void setAlgorithm(int32_t index, const cuda::Algorithm &algorithm);
 
   /// Queues a product; returns the library's status and the function at fault.
@@ -65,6 +68,8 @@ private:
     bool chosen = false;
   };
 
+  bool check(int32_t index, const cuda::Algorithm &algorithm,
+             cuda::Candidate &checked) const;
   template <typename... P, typename... A>
   void call(const cuda::Entry<P...> &entry, int32_t index,
             A... arguments) const;

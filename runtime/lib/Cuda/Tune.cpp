@@ -27,7 +27,7 @@ constexpr int kCandidates = 32;
 constexpr int kRounds = 3;
 /// Of a search: runs of the first measurement, and how many go on from there.
 constexpr int kQuickRuns = 2;
-constexpr size_t kFinalists = 8;
+constexpr size_t kWithClusters = 16, kFinalists = 8;
 /// What is less of a gain is noise.
 constexpr double kWorthwhile = 0.98;
 /// Filled before the clock starts, so that the queue stays ahead.
@@ -79,14 +79,21 @@ public:
   ordered_json tune(int32_t index, bool quiet) {
     const blurt_device_gemm &g = code.gemms[index];
     std::vector<cuda::Candidate> candidates =
-        search ? products.variants(index, kCandidates)
+        search ? products.tileVariants(index, kCandidates)
                : products.candidates(index, kCandidates);
     if (candidates.empty())
       products.choose(); // Throws, saying which product has none.
     Operands operands(*this, g);
     size_t tried = candidates.size();
-    if (search)
-      keepFastest(index, operands, candidates);
+    if (search) {
+      // The shape of a cluster matters less than the tile: it is tried on the
+      // fastest of them.
+      keepFastest(index, operands, candidates, kWithClusters);
+      size_t kept = candidates.size();
+      candidates = products.clusterVariants(index, std::move(candidates));
+      tried += candidates.size() - kept;
+      keepFastest(index, operands, candidates, kFinalists);
+    }
     std::vector<double> best(candidates.size(), HUGE_VAL);
     // Round by round, so that a drift of the clocks meets all alike.
     for (int round = 0; round < kRounds; ++round)
@@ -146,7 +153,7 @@ private:
   /// Leaves the heuristic's first choice and the fastest others, by one short
   /// measurement of each.
   void keepFastest(int32_t index, const Operands &o,
-                   std::vector<cuda::Candidate> &candidates) {
+                   std::vector<cuda::Candidate> &candidates, size_t most) {
     std::vector<std::pair<double, size_t>> order;
     for (size_t i = 1; i < candidates.size(); ++i) {
       products.setAlgorithm(index, candidates[i].algorithm);
@@ -155,7 +162,7 @@ private:
     }
     std::sort(order.begin(), order.end());
     std::vector<cuda::Candidate> kept{candidates[0]};
-    for (size_t i = 0; i < order.size() && i < kFinalists; ++i)
+    for (size_t i = 0; i < order.size() && i < most; ++i)
       kept.push_back(candidates[order[i].second]);
     candidates = std::move(kept);
   }

@@ -15,12 +15,8 @@ from harness import Test, tensors  # noqa: E402
 test = Test(__doc__)
 ROWS, WIDTH, CLASSES = 4, 5, 3
 rng = np.random.default_rng(1)
-test.run(
-    test.tool("bt-model"),
-    *("mlp", "--inputs", WIDTH, "--hidden", "7", "--classes", CLASSES),
-    *("-o", "mlp.mlir"),
-)
-model = test.path("mlp.mlir")
+SIZES = ("--inputs", WIDTH, "--hidden", "7", "--classes", CLASSES)
+model = test.model("mlp", *SIZES, name="mlp.mlir")
 SCALARS = dict(lr=0.01, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0)
 GIVEN = dict(
     image=rng.normal(0, 1, (ROWS, WIDTH)).astype(np.float32),

@@ -143,10 +143,7 @@ test.refuse(
     *(program, *words, "far.bin"),
 )
 test.refuse(r"excludes", program, *words, "good.bin", "--data", "d")
-test.run(
-    test.tool("bt-model"),
-    *("mlp", "--inputs", 4, "--hidden", "3", "--classes", 2, "-o", "mlp.mlir"),
-)
-mlp = test.compile(test.path("mlp.mlir"), "mlp", "--batch=2")
+sizes = ("--inputs", 4, "--hidden", "3", "--classes", 2)
+mlp = test.compile(test.model("mlp", *sizes, name="mlp.mlir"), "mlp", "--batch=2")
 test.refuse(r"--hellaswag: expected a model with inputs 'tokens'", mlp, *words, "good.bin")
 test.finish()

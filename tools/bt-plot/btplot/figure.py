@@ -9,7 +9,9 @@ from .runs import PANELS, smoothed
 matplotlib.use("Agg")
 from matplotlib.figure import Figure  # noqa: E402
 
-POINTS = {"linestyle": "none", "marker": "o", "markersize": 4}
+POINTS = {"linestyle": "none", "marker": "o", "markersize": 4, "markeredgecolor": "white", "zorder": 3}
+# Runs whose names fit into each panel.
+FEW = 4
 STYLES = {"val_loss": POINTS, "val_accuracy": POINTS}
 
 
@@ -33,7 +35,17 @@ def draw(runs, window):
         axis.grid(alpha=0.3)
         if logarithmic and min(drawn) > 0:
             axis.set_yscale("log")
-        axis.legend(fontsize="small")
+        if len(runs) <= FEW:
+            axis.legend(fontsize="small")
+    if len(runs) > FEW:
+        # In the panels it would hide what they show.
+        named = {}
+        for axis in axes[: len(panels)]:
+            for handle, label in zip(*axis.get_legend_handles_labels()):
+                named.setdefault(label, handle)
+        figure.legend(
+            named.values(), named.keys(), loc="outside lower center", ncols=FEW, fontsize="small"
+        )
     return figure
 
 

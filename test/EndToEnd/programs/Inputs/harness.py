@@ -3,11 +3,16 @@
 Each test is a script run with `--bin DIR`. `Test` gives it a folder that is empty
 at the start, counts checks and ends with their number, so that a test which
 checked nothing fails.
+
+For a device on a machine that has no compiler: with BLUTRAIN_RECORD=DIR a test also
+leaves there each of its programs, compiled with the flags in BLUTRAIN_RECORD_FLAGS;
+with BLUTRAIN_REPLAY=DIR it takes them instead of compiling (device_bundle.py).
 """
 import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +40,10 @@ class Test:
         self.options = parser.parse_args()
         self.holder = tempfile.TemporaryDirectory()
         self.folder = self.holder.name
-        self.checks = self.failures = 0
+        self.checks = self.failures = self.compiled = 0
+        self.for_device = not os.environ.keys().isdisjoint(
+            ("BLUTRAIN_RECORD", "BLUTRAIN_REPLAY")
+        )
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -107,14 +115,28 @@ class Test:
             file.write(text)
         return self.path(name)
 
+    def model(self, kind, *flags, name):
+        if "BLUTRAIN_REPLAY" not in os.environ:
+            self.run(self.tool("bt-model"), kind, *flags, "-o", name)
+        return self.path(name)
+
     def gpt2(self, name="gpt2.mlir", **sizes):
         config = dict(layers=2, heads=2, dim=16, vocab=64, context=16) | sizes
         flags = [w for k, v in config.items() for w in (f"--{k}", str(v))]
-        self.run(self.tool("bt-model"), "gpt2", *flags, "-o", name)
-        return self.path(name)
+        return self.model("gpt2", *flags, name=name)
 
     def compile(self, model, name, *flags):
+        self.compiled += 1
+        script = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+        recorded = f"{script}-{self.compiled}"
+        if folder := os.environ.get("BLUTRAIN_REPLAY"):
+            shutil.copy(os.path.join(folder, recorded), self.path(name))
+            return self.path(name)
         self.run(self.tool("bt-compile"), model, *flags, "-o", name)
+        if folder := os.environ.get("BLUTRAIN_RECORD"):
+            more = os.environ["BLUTRAIN_RECORD_FLAGS"].split()
+            out = os.path.join(os.path.abspath(folder), recorded)
+            self.run(self.tool("bt-compile"), model, *flags, *more, "-o", out)
         return self.path(name)
 
     def shard(self, name, tokens, magic=MAGIC, version=VERSION, count=None, tail=b""):
