@@ -65,12 +65,12 @@ std::deque<StateFile> stateFiles(const blurt_program &program) {
       auto parameter = parameters.find(t.name);
       blurt_tensor &copy = optimizer.moments.emplace_back(*t.tensor);
       t.tensor = &copy;
+      // What is of no parameter has its own name: the number of updates.
       if (parameter != parameters.end()) {
-        t.exportName = parameter->second->exportName;
+        t.exportName = prefix + parameter->second->exportName;
         if (copy.rank == 2)
           copy.export_transpose = parameter->second->tensor->export_transpose;
       }
-      t.exportName = prefix + t.exportName;
       optimizer.tensors.push_back(std::move(t));
     }
   if (optimizer.tensors.empty())
