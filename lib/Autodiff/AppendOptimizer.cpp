@@ -153,7 +153,6 @@ struct AppendOptimizer
       return value;
     };
     Value apply = buildGuard(step, gb, norm);
-    // The moments' corrections count the steps that changed them.
     Value number =
         optimizer == "adamw" ? countUpdate(step, gb, apply) : Value();
     for (Update update : updates) {
@@ -209,15 +208,17 @@ struct AppendOptimizer
   }
 
   /// Adds the number of updates so far to the state, and returns that of this
-  /// one, from 1.
+  /// one, from 1: the moments' corrections count the steps that changed them.
+  /// Updates read the new number, so that the old one is gone before.
   static Value countUpdate(StepOp step, GradBuilder &gb, Value apply) {
     MLIRContext *context = step.getContext();
     auto type = RankedTensorType::get({}, IntegerType::get(context, 64));
     Value before =
         addArgument(step, type, tensorInfo(context, "updates", "moment1"));
     unsigned argument = step.getNumArguments() - 1;
-    Value number = gb.add(before, gb.scalar(1, before));
-    addDonation(step, gb.select(apply, number, before), argument);
+    Value more = gb.add(before, gb.scalar(1, before));
+    Value number = gb.select(apply, more, before);
+    addDonation(step, number, argument);
     return number;
   }
 

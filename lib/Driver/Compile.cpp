@@ -262,13 +262,13 @@ void describeWork(ModuleOp module) {
   auto program = module->getAttrOfType<DictionaryAttr>("blurt.program");
   auto before =
       program ? program.getAs<DictionaryAttr>("metadata") : DictionaryAttr();
-  auto models = module.getOps<blu::ModelOp>();
-  if (!before || !llvm::hasSingleElement(models))
+  auto model = module.lookupSymbol<blu::ModelOp>("train");
+  if (!before || !model)
     return;
   Builder b(module.getContext());
   NamedAttrList metadata(before), all(program);
-  metadata.set("product_ops", b.getStringAttr(Twine(
-                                  uint64_t(countProductOps(*models.begin())))));
+  metadata.set("product_ops",
+               b.getStringAttr(Twine(uint64_t(countProductOps(model)))));
   all.set("metadata", metadata.getDictionary(module.getContext()));
   module->setAttr("blurt.program", all.getDictionary(module.getContext()));
 }

@@ -258,7 +258,7 @@ def AppendOptimizerPass : Pass<"blu-append-optimizer", "::mlir::ModuleOp"> {
     %ok = … %loss … %n … %loss_limit … %norm_limit … : tensor<i1>
     %t = blu.add %updates, %one : (tensor<i64>, tensor<i64>) -> tensor<i64>
     %u1 = blu.select %ok, %t, %updates : (tensor<i1>, tensor<i64>, tensor<i64>) -> tensor<i64>
-    %w1, %m1, %v1 = blu.adamw %w, %c, %m, %v step %t lr %lr betas %b1, %b2 eps %e weight_decay %wd when %ok : tensor<4xf32>
+    %w1, %m1, %v1 = blu.adamw %w, %c, %m, %v step %u1 lr %lr betas %b1, %b2 eps %e weight_decay %wd when %ok : tensor<4xf32>
     blu.return %loss, %g, %u1, %w1, %m1, %v1, %n, %ok : …
     ```
   }];
