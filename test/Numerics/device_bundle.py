@@ -96,6 +96,10 @@ def main():
     for precision in ("fp32", "tf32", "bf16"):
         flags = (*cuda, "--arch", args.arch, "--precision", precision)
         run(*compiler, *flags, "-o", out("text", precision))
+        # Kernels of other architectures, which run from their PTX.
+        for arch in ("sm_80", "sm_89"):
+            flags = (*cuda, "--arch", arch, "--precision", precision)
+            run(*compiler, *flags, "-o", out("text", f"{precision}-{arch}"))
     # Beside each other as in the sources, for the tests look for what they share.
     tests = out("programs", "EndToEnd", "programs")
     shutil.copytree(PROGRAMS, tests, dirs_exist_ok=True)

@@ -7,7 +7,8 @@ Each program runs twice; metrics and weights have to agree in every bit. In fp32
 the losses may be at most three times as far from the CPU program's in f64 as
 those of the CPU program in f32 are, by their largest relative distance over all
 steps: both round every operation to f32, in another order. In tf32 and bf16 the
-distance is printed and has to stay below 1%.
+distance is printed and has to stay below 1%. So it has to with programs compiled for
+sm_80 or sm_89 alone, which run from the PTX that they carry.
 
 Then the other commands: the validation loss is the CPU's, so is the text that is
 generated in fp32, a resumed run ends in the bits of an uninterrupted one, tune
@@ -122,6 +123,13 @@ def main():
             f"{runs[0][0][-1]:.6f}; two runs {'agree' if same else 'DIFFER'}"
             f"{'' if ok else ' FAILED'}"
         )
+        for arch in ("sm_80", "sm_89"):
+            with tempfile.TemporaryDirectory() as scratch:
+                other = Program(folder, f"{precision}-{arch}").train(scratch, *flags)
+            found = distance(other[0])
+            ok = found <= limit
+            failures += not ok
+            print(f"{precision} of {arch}: {found:.3g} from f64{'' if ok else ' FAILED'}")
         for problem in check_commands(program, folder, flags):
             failures += 1
             print(f"{precision}: FAILED {problem}")
