@@ -273,7 +273,8 @@ def AppendOptimizerPass : Pass<"blu-append-optimizer", "::mlir::ModuleOp"> {
 
     The updates are guarded: where the loss or the norm is not finite, or not below
     the scalars `loss_limit` and `norm_limit`, state stays as it is, and the output
-    `applied` is false.
+    `applied` is false. AdamW's step is a count of the updates that took effect,
+    which is state too: `updates`, of role `moment1`.
 
     ```mlir
     blu.return %loss, %g : …
@@ -282,8 +283,10 @@ def AppendOptimizerPass : Pass<"blu-append-optimizer", "::mlir::ModuleOp"> {
     %s = blu.clip_scale %n, %clip : (tensor<f32>, tensor<f64>) -> tensor<f32>
     %c = blu.mul %g, %s : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
     %ok = … %loss … %n … %loss_limit … %norm_limit … : tensor<i1>
-    %w1, %m1, %v1 = blu.adamw %w, %c, %m, %v step %t lr %lr betas %b1, %b2 eps %e weight_decay %wd when %ok : tensor<4xf32>
-    blu.return %loss, %g, %w1, %m1, %v1, %n, %ok : …
+    %t = blu.add %updates, %one : (tensor<i64>, tensor<i64>) -> tensor<i64>
+    %u1 = blu.select %ok, %t, %updates : (tensor<i1>, tensor<i64>, tensor<i64>) -> tensor<i64>
+    %w1, %m1, %v1 = blu.adamw %w, %c, %m, %v step %u1 lr %lr betas %b1, %b2 eps %e weight_decay %wd when %ok : tensor<4xf32>
+    blu.return %loss, %g, %u1, %w1, %m1, %v1, %n, %ok : …
     ```
   }];
   let options = [Option<"optimizer", "optimizer", "std::string",

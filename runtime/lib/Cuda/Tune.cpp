@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Products.h"
+#include "TuneFile.h"
 #include "blurt/Convert.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
