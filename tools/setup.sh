@@ -32,8 +32,8 @@ packages=(
   libopenblas-pthread-dev
   # compressed images
   zlib1g-dev
-  # flags, JSON and TOML of the runtime and tools
-  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
+  # flags and JSON of the runtime and tools
+  nlohmann-json3-dev libcli11-dev
   # fuzzers
   libclang-rt-22-dev
   # tests; lit needs psutil for its time-outs, the numeric tests numpy

@@ -69,7 +69,7 @@ add() {
 
 if ((build)); then
   section 'build'
-  tools/build.sh
+  tools/build.sh all blurt-fuzzers
   # Some tests need packages of Python's; without them they are unsupported.
   if [[ ${BLUTRAIN_SKIP_SETUP:-0} != 1 ]]; then
     tools/setup.sh --data ||

@@ -153,6 +153,8 @@ struct AppendOptimizer
       return value;
     };
     Value apply = buildGuard(step, gb, norm);
+    Value number =
+        optimizer == "adamw" ? countUpdate(step, gb, apply) : Value();
     for (Update update : updates) {
       // Scaling by 1 changes nothing, so clipping has no branch.
       Value grad = gb.mul(update.grad, scale);
@@ -174,9 +176,8 @@ struct AppendOptimizer
       }
       unsigned v = addMoment(step, update.param, "moment2");
       auto adamw = AdamWOp::create(
-          b, loc, param, grad, step.getArgument(m), step.getArgument(v),
-          getScalar(step, "step", b.getI64Type()), itsRate,
-          getScalar(step, "beta1", f64), getScalar(step, "beta2", f64),
+          b, loc, param, grad, step.getArgument(m), step.getArgument(v), number,
+          itsRate, getScalar(step, "beta1", f64), getScalar(step, "beta2", f64),
           getScalar(step, "eps", f64), itsDecay, apply, decaysAtAll);
       addDonation(step, adamw.getNewParam(), update.param);
       addDonation(step, adamw.getNewM(), m);
@@ -204,6 +205,21 @@ struct AppendOptimizer
     }
     return gb.compare(ComparePredicate::LT, value,
                       getScalar(step, "norm_limit", f64));
+  }
+
+  /// Adds the number of updates so far to the state, and returns that of this
+  /// one, from 1: the moments' corrections count the steps that changed them.
+  /// Updates read the new number, so that the old one is gone before.
+  static Value countUpdate(StepOp step, GradBuilder &gb, Value apply) {
+    MLIRContext *context = step.getContext();
+    auto type = RankedTensorType::get({}, IntegerType::get(context, 64));
+    Value before =
+        addArgument(step, type, tensorInfo(context, "updates", "moment1"));
+    unsigned argument = step.getNumArguments() - 1;
+    Value more = gb.add(before, gb.scalar(1, before));
+    Value number = gb.select(apply, more, before);
+    addDonation(step, number, argument);
+    return number;
   }
 
   /// State beside parameter `param`, stacked as that is.

@@ -203,6 +203,7 @@ LogicalResult checkOptions(const CompileOptions &options) {
       failed(within("--accum", stages.microbatches, 1, INT32_MAX)) ||
       failed(
           within("--loss-head-bytes", stages.lossHeadBytes, -1, INT64_MAX)) ||
+      failed(within("--pad-vocab", stages.padVocab, -1, INT32_MAX)) ||
       failed(dropout()) || failed(mesh()));
 }
 
@@ -236,6 +237,57 @@ void describeProgram(ModuleOp module, const CompileOptions &options) {
   program.set("optimizer", b.getStringAttr(options.stages.optimizer));
   program.set("metadata", metadata.getDictionary(module.getContext()));
   module->setAttr("blurt.program", program.getDictionary(module.getContext()));
+}
+
+/// Operations of the products of a model of static shapes, a multiply and an
+/// add counted as two: of linear maps, and of attention where its mask lets
+/// queries see keys.
+double countProductOps(blu::ModelOp model) {
+  double all = 0;
+  model.walk([&](Operation *op) {
+    double ops = 0;
+    auto shapeOf = [](Value value) {
+      return cast<RankedTensorType>(value.getType()).getShape();
+    };
+    auto elements = [&](Value value) {
+      return double(cast<RankedTensorType>(value.getType()).getNumElements());
+    };
+    if (auto linear = dyn_cast<blu::LinearOp>(op)) {
+      ops = 2 * elements(linear.getResult()) *
+            double(shapeOf(linear.getInput()).back());
+    } else if (auto matmul = dyn_cast<blu::MatmulOp>(op)) {
+      ArrayRef<int64_t> lhs = shapeOf(matmul.getLhs());
+      size_t contracted =
+          lhs.size() - (lhs.size() > 1 && matmul.getTransA() ? 2 : 1);
+      ops = 2 * elements(matmul.getResult()) * double(lhs[contracted]);
+    } else if (auto attention = dyn_cast<blu::AttentionOp>(op)) {
+      ArrayRef<int64_t> q = shapeOf(attention.getQ());
+      double rows = double(q[1]), keys = double(shapeOf(attention.getK())[1]);
+      double seen = attention.getCausal() ? keys - (rows - 1) / 2 : keys;
+      ops = 4 * elements(attention.getQ()) * seen;
+    }
+    for (Operation *at = op; ops > 0 && at != model; at = at->getParentOp())
+      if (auto stack = dyn_cast<blu::StackOp>(at))
+        ops *= double(stack.getCount());
+    all += ops;
+  });
+  return all;
+}
+
+/// What a program tells about how much it does, once its shapes are known.
+void describeWork(ModuleOp module) {
+  auto program = module->getAttrOfType<DictionaryAttr>("blurt.program");
+  auto before =
+      program ? program.getAs<DictionaryAttr>("metadata") : DictionaryAttr();
+  auto model = module.lookupSymbol<blu::ModelOp>("train");
+  if (!before || !model)
+    return;
+  Builder b(module.getContext());
+  NamedAttrList metadata(before), all(program);
+  metadata.set("product_ops",
+               b.getStringAttr(Twine(uint64_t(countProductOps(model)))));
+  all.set("metadata", metadata.getDictionary(module.getContext()));
+  module->setAttr("blurt.program", all.getDictionary(module.getContext()));
 }
 
 /// Runs one stage. On failure says how to see it again.
@@ -355,6 +407,8 @@ LogicalResult compileModule(ModuleOp module, const CompileOptions &options) {
       return failure();
     if (whole && failed(verifyPlan(*whole, module)))
       return failure();
+    if (stage == Stage::Blu)
+      describeWork(module);
     planned |= stage == Stage::Plan;
     if (options.dumpStages.empty())
       continue;

@@ -16,11 +16,12 @@ std::string blutrain::readTensorFile(const std::string &path,
                                      StoredTensors &tensors) {
   try {
     blurt::SafetensorsFile file(path);
-    for (const auto &[name, entry] : file.entries()) {
+    file.forEach([&](const std::string &name,
+                     const blurt::SafetensorsEntry &entry) {
       const char *data = reinterpret_cast<const char *>(file.data(entry));
       tensors[name] = {entry.dtype, entry.shape,
                        std::vector<char>(data, data + entry.end - entry.begin)};
-    }
+    });
     return "";
   } catch (const std::exception &error) {
     return error.what();

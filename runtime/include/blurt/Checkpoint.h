@@ -17,9 +17,9 @@
 
 #include "blurt/Arena.h"
 #include "blurt/Program.h"
+#include "blurt/Safetensors.h"
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -45,7 +45,7 @@ struct CheckpointState {
   std::string tuneHash; ///< of the file of the command tune, or nothing
   /// Of the last steps, where outliers are looked for.
   std::vector<StepNumbers> history;
-  /// The command line, for the reader.
+  /// The command line, for whoever looks at the file. It is not read back.
   std::vector<std::pair<std::string, std::string>> flags;
 };
 
@@ -71,22 +71,25 @@ public:
   void verifyWeights() const;
 
 private:
+  /// What the manifest says about a file of tensors.
+  struct File {
+    std::string name;
+    uint64_t header;
+    JsonTable tensors;
+  };
   struct Tensor {
-    std::string dtype;
-    std::vector<int64_t> shape;
+    SafetensorsEntry type;
     uint64_t hash;
   };
-  struct File {
-    uint64_t header;
-    std::map<std::string, Tensor> tensors;
-  };
-  template <typename Fn>
-  void verifyFile(const std::string &name, const File &file, Fn &&use) const;
+  const File *findFile(std::string_view name) const;
+  static Tensor readTensor(JsonReader json);
+  template <typename Fn> void verifyFile(const File &file, Fn &&use) const;
 
   std::string folder;
+  MappedFile manifest; ///< what tables refer to
   CheckpointState saved;
   std::string model, targetName, precision, optimizer, plan;
-  std::map<std::string, File> files;
+  std::vector<File> files;
 };
 
 /// A folder of checkpoints, locked against other runs as long as the object.

@@ -28,6 +28,9 @@ public:
   const std::string &path() const { return name; }
   const std::byte *data() const { return bytes; }
   uint64_t size() const { return length; }
+  std::string_view text() const {
+    return {reinterpret_cast<const char *>(bytes), size_t(length)};
+  }
 
   /// Asks the system to read bytes [begin, begin + count) ahead of their use.
   void prefetch(uint64_t begin, uint64_t count) const;

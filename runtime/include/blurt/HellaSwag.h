@@ -42,13 +42,14 @@ public:
   HellaSwagFile(const std::string &path, int64_t vocab);
 
   const std::string &path() const { return file.path(); }
-  const std::vector<Example> &examples() const { return all; }
+  uint64_t size() const { return begins.size(); }
+  Example example(uint64_t index) const;
   /// Word `index` after the header.
   uint16_t word(uint64_t index) const;
 
 private:
   MappedFile file;
-  std::vector<Example> all;
+  std::vector<uint32_t> begins; ///< the first word of each
 };
 
 } // namespace blurt

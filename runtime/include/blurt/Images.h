@@ -36,9 +36,11 @@ public:
   uint64_t size() const { return count; }
 
 private:
+  void readCompressed();
+
   std::string name;
   std::optional<MappedFile> file;
-  std::vector<uint8_t> inflated; ///< all of it, if it was compressed
+  std::vector<uint8_t> inflated; ///< the elements, if they were compressed
   std::vector<uint64_t> shape;
   const uint8_t *elements = nullptr;
   uint64_t count = 0;

@@ -8,7 +8,7 @@
 // tensor names, dtypes, shapes and byte ranges, and the tensors, row-major and
 // little-endian. The reader maps the file and accepts nothing but the format:
 // a header of at most 100,000,000 bytes that starts with `{`, no name twice, no
-// hole, no overlap, no byte left over.
+// hole, no overlap, no byte left over. It decodes an entry when asked for it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,9 +16,10 @@
 #define BLURT_SAFETENSORS_H
 
 #include "blurt/File.h"
+#include "blurt/Json.h"
 
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,11 +39,18 @@ public:
   explicit SafetensorsFile(const std::string &path);
 
   const std::string &path() const { return file.path(); }
-  /// By name, sorted.
-  const std::map<std::string, SafetensorsEntry> &entries() const {
-    return table;
+  /// Tensors in the file.
+  size_t size() const { return tensorCount; }
+  std::optional<SafetensorsEntry> find(std::string_view name) const;
+  /// Calls `use(name, entry)` for each tensor, by name.
+  template <typename Fn> void forEach(Fn &&use) const {
+    for (size_t i = 0; i < table.size(); ++i) {
+      std::string name = table.key(i).str();
+      if (std::optional<SafetensorsEntry> entry = find(name))
+        use(name, *entry);
+    }
   }
-  const std::map<std::string, std::string> &metadata() const { return notes; }
+  std::optional<std::string> metadata(std::string_view key) const;
   /// All before the tensors.
   std::string_view header() const {
     return {reinterpret_cast<const char *>(file.data()),
@@ -54,18 +62,18 @@ public:
   }
 
 private:
-  void parseHeader(const char *begin, const char *end, uint64_t bufferBytes);
+  void readHeader(std::string_view header, uint64_t bufferBytes);
 
   MappedFile file;
   const std::byte *tensors = nullptr;
-  std::map<std::string, SafetensorsEntry> table;
-  std::map<std::string, std::string> notes;
+  JsonTable table; ///< the header, which stays where it is
+  size_t tensorCount = 0;
 };
 
 /// "F32[4, 8]".
 std::string typeString(const SafetensorsEntry &entry);
 /// Bytes an element, 0 for an unknown dtype.
-uint64_t safetensorsDtypeSize(const std::string &dtype);
+uint64_t safetensorsDtypeSize(std::string_view dtype);
 
 /// One tensor to write: `produce` hands exactly the bytes of dtype and shape to
 /// the file.

@@ -7,16 +7,18 @@
 #ifndef BLURT_VOCABULARY_H
 #define BLURT_VOCABULARY_H
 
+#include "blurt/File.h"
+
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace blurt {
 
-/// The byte strings of all token ids.
+/// The byte strings of all token ids. They stay where they are in the file.
 class Vocabulary {
 public:
   /// Ids are bytes, `size` <= 256 of them; there is no end of text.
@@ -28,8 +30,8 @@ public:
   /// other than `size` tokens (0: any number).
   static Vocabulary fromFile(const std::string &path, int64_t size);
 
-  int64_t size() const { return static_cast<int64_t>(tokens.size()); }
-  const std::string &text(int32_t id) const { return tokens[size_t(id)]; }
+  int64_t size() const { return count; }
+  std::string_view text(int32_t id) const;
   std::optional<int32_t> endOfText() const { return end; }
 
   /// Cuts `text` into the longest tokens that match, from left to right. This
@@ -39,10 +41,21 @@ public:
   std::vector<int32_t> encode(std::string_view text) const;
 
 private:
+  /// The token whose length is at `place`.
+  std::string_view textAt(uint32_t place) const;
+  int32_t idAt(uint32_t place) const;
+  /// The first token that reads so, or -1.
+  int32_t find(std::string_view text) const;
   void index();
 
-  std::vector<std::string> tokens;
-  std::unordered_map<std::string_view, int32_t> ids;
+  std::optional<MappedFile> file;
+  std::vector<char> own;    ///< of a vocabulary without a file
+  std::string_view records; ///< a length byte and as many bytes, of each token
+  int64_t count = 0;
+  std::vector<uint32_t> marks; ///< where every kStride-th token is
+  /// Where tokens are, by their text; those of one byte by that.
+  std::vector<uint32_t> sorted;
+  std::array<int32_t, 256> single;
   size_t longest = 0;
   std::optional<int32_t> end;
 };

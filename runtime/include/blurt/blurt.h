@@ -45,7 +45,8 @@ typedef enum blurt_dtype {
 
 typedef enum blurt_role {
   BLURT_PARAM = 0,   /* trained parameter                                   */
-  BLURT_MOMENT1 = 1, /* optimizer state of the parameter of the same name   */
+  BLURT_MOMENT1 = 1, /* optimizer state of the parameter of the same name,  */
+                     /* or of all: AdamW's `updates`, i64                   */
   BLURT_MOMENT2 = 2, /* second optimizer state of the same name             */
   BLURT_CACHE = 3,   /* generation state; zeroed when a sequence begins     */
   BLURT_INPUT = 4,   /* written by the caller before an entry is called     */

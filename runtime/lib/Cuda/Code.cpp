@@ -133,7 +133,7 @@ void CudaCode::prepareProducts(void *workspace, const std::string &tune) {
   }
   if (!tune.empty()) {
     MappedFile file(tune);
-    std::string text(reinterpret_cast<const char *>(file.data()), file.size());
+    std::string_view text = file.text();
     char digest[17];
     std::snprintf(digest, sizeof(digest), "%016llx",
                   static_cast<unsigned long long>(hashName(text)));

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Products.h"
+#include "TuneFile.h"
 #include "blurt/Error.h"
 #include "blurt/Program.h"
 
@@ -12,11 +13,9 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 using namespace blurt;
-using nlohmann::ordered_json;
 
 namespace {
 
@@ -24,17 +23,6 @@ constexpr int kProposals = 8;
 
 cuda::DataType realType(int32_t dtype) {
   return dtype == BLURT_BF16 ? cuda::RealBf16 : cuda::RealF32;
-}
-
-const char *computeName(int32_t compute) {
-  switch (compute) {
-  case BLURT_COMPUTE_F32:
-    return "f32";
-  case BLURT_COMPUTE_TF32:
-    return "tf32";
-  default:
-    return "bf16";
-  }
 }
 
 } // namespace
@@ -67,56 +55,6 @@ uint64_t blurt::productBytes(const blurt_device_gemm &g) {
   if (g.epilogue == BLURT_EPILOGUE_BIAS)
     bytes += uint64_t(g.n) * dtypeSize(g.dtype_extra);
   return bytes;
-}
-
-ordered_json blurt::productKey(const blurt_device_gemm &g) {
-  ordered_json key;
-  key["compute"] = computeName(g.compute);
-  key["epilogue"] = g.epilogue == BLURT_EPILOGUE_BIAS ? "bias" : "none";
-  key["dtype_ab"] = dtypeName(g.dtype_ab);
-  key["dtype_c"] = dtypeName(g.dtype_c);
-  if (g.epilogue != BLURT_EPILOGUE_NONE)
-    key["dtype_extra"] = dtypeName(g.dtype_extra);
-  key["trans_a"] = g.trans_a != 0;
-  key["trans_b"] = g.trans_b != 0;
-  key["accumulate"] = g.accumulate != 0;
-  const std::pair<const char *, int64_t> numbers[] = {{"batch", g.batch},
-                                                      {"m", g.m},
-                                                      {"n", g.n},
-                                                      {"k", g.k},
-                                                      {"lda", g.lda},
-                                                      {"ldb", g.ldb},
-                                                      {"ldc", g.ldc},
-                                                      {"stride_a", g.stride_a},
-                                                      {"stride_b", g.stride_b},
-                                                      {"stride_c", g.stride_c},
-                                                      {"align_a", g.align_a},
-                                                      {"align_b", g.align_b},
-                                                      {"align_c", g.align_c}};
-  for (auto [name, value] : numbers)
-    key[name] = value;
-  return key;
-}
-
-std::string blurt::algorithmText(const cuda::Algorithm &algorithm) {
-  std::string text;
-  for (uint64_t word : algorithm.words) {
-    char digits[17];
-    std::snprintf(digits, sizeof(digits), "%016llx",
-                  static_cast<unsigned long long>(word));
-    text += digits;
-  }
-  return text;
-}
-
-static bool parseAlgorithm(const std::string &text,
-                           cuda::Algorithm &algorithm) {
-  if (text.size() != 16 * std::size(algorithm.words) ||
-      text.find_first_not_of("0123456789abcdef") != std::string::npos)
-    return false;
-  for (size_t i = 0; i < std::size(algorithm.words); ++i)
-    algorithm.words[i] = std::stoull(text.substr(16 * i, 16), nullptr, 16);
-  return true;
 }
 
 CudaProducts::CudaProducts(CudaDevice &device, const blurt_device_code &code,
@@ -385,51 +323,35 @@ void CudaProducts::choose() {
   }
 }
 
-int CudaProducts::take(const std::string &path, const std::string &text) {
-  ordered_json file = ordered_json::parse(text, nullptr, false);
-  auto want = [&](const char *key, const std::string &expected) {
-    auto found = file.find(key);
-    std::string got = found == file.end()  ? "nothing"
-                      : found->is_string() ? found->get<std::string>()
-                                           : found->dump();
+int CudaProducts::take(const std::string &path, std::string_view text) {
+  TuneFile file(path, text);
+  auto want = [&](const char *key, const std::string &expected,
+                  const std::string &got) {
     if (got != expected)
       throw badInput(path + ": " + key + ": expected '" + expected +
                      "' as on this machine, got '" + got + "'; run tune here");
   };
-  if (!file.is_object() || !file.contains("problems") ||
-      !file["problems"].is_array())
-    throw badInput(path + ": expected a file that the command tune wrote");
-  want("device", device.name());
-  want("cublaslt", cuda::cublasLtVersionString(api.version));
+  want("device", device.name(), file.device());
+  want("cublaslt", cuda::cublasLtVersionString(api.version), file.library());
   int taken = 0;
   for (int32_t i = 0; i < code.num_gemms; ++i) {
-    ordered_json key = productKey(code.gemms[i]);
-    for (const ordered_json &item : file["problems"]) {
-      if (!item.is_object() || !item.contains("problem") ||
-          item["problem"] != key)
-        continue;
-      cuda::Algorithm algorithm;
-      if (!item.contains("algorithm") || !item["algorithm"].is_string() ||
-          !parseAlgorithm(item["algorithm"].get<std::string>(), algorithm))
-        throw badInput(path + ": product " + productString(code.gemms[i]) +
-                       ": expected an algorithm of 128 hexadecimal digits");
-      const Problem &p = problems[size_t(i)];
-      cuda::Candidate checked = {};
-      cuda::Status status =
-          api.AlgoCheck(handle, p.desc, p.first, p.second, p.result, p.result,
-                        &algorithm, &checked);
-      if (status || checked.workspaceBytes > workspaceBytes)
-        throw badInput(path + ": product " + productString(code.gemms[i]) +
-                       ": " +
-                       (status ? failureText(api.AlgoCheck.name, status, i)
-                               : "the algorithm needs a workspace of " +
-                                     std::to_string(checked.workspaceBytes) +
-                                     " bytes, this program has " +
-                                     std::to_string(workspaceBytes)));
-      setAlgorithm(i, algorithm);
-      ++taken;
-      break;
-    }
+    std::optional<cuda::Algorithm> algorithm = file.find(code.gemms[i]);
+    if (!algorithm)
+      continue;
+    const Problem &p = problems[size_t(i)];
+    cuda::Candidate checked = {};
+    cuda::Status status =
+        api.AlgoCheck(handle, p.desc, p.first, p.second, p.result, p.result,
+                      &*algorithm, &checked);
+    if (status || checked.workspaceBytes > workspaceBytes)
+      throw badInput(path + ": product " + productString(code.gemms[i]) + ": " +
+                     (status ? failureText(api.AlgoCheck.name, status, i)
+                             : "the algorithm needs a workspace of " +
+                                   std::to_string(checked.workspaceBytes) +
+                                   " bytes, this program has " +
+                                   std::to_string(workspaceBytes)));
+    setAlgorithm(i, *algorithm);
+    ++taken;
   }
   return taken;
 }

@@ -20,7 +20,7 @@
 #include "Abi.h"
 #include "blurt/Cuda.h"
 
-#include <nlohmann/json_fwd.hpp>
+#include <string_view>
 #include <vector>
 
 namespace blurt {
@@ -37,7 +37,7 @@ public:
   /// Takes the heuristic's choice for every product without an algorithm yet.
   void choose();
   /// Takes the algorithms of a file that `tune` wrote; returns how many.
-  int take(const std::string &path, const std::string &text);
+  int take(const std::string &path, std::string_view text);
 
   /// What the heuristic proposes for a product, the best first.
   std::vector<cuda::Candidate> candidates(int32_t index, int most) const;
@@ -85,8 +85,6 @@ private:
   uint64_t workspaceBytes;
 };
 
-/// What makes two products the same problem to the library.
-nlohmann::ordered_json productKey(const blurt_device_gemm &gemm);
 /// "bf16[64, 768] · bf16[768, 3072] -> f32[64, 3072]".
 std::string productString(const blurt_device_gemm &gemm);
 
@@ -97,8 +95,6 @@ uint64_t productBytes(const blurt_device_gemm &gemm);
 /// Random numbers in [-1, 1), the same block over and over.
 void fillRandom(CudaDevice &device, std::byte *to, uint64_t bytes,
                 int32_t dtype);
-
-std::string algorithmText(const cuda::Algorithm &algorithm);
 
 } // namespace blurt
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Products.h"
+#include "TuneFile.h"
 #include "blurt/Convert.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 using namespace blurt;
 using nlohmann::ordered_json;
@@ -236,8 +238,11 @@ void blurt::tuneProducts(const blurt_program &program, int64_t ordinal,
     Tuner tuner(program, ordinal, repeat, search);
     file["device"] = tuner.gpu().name();
     file["cublaslt"] = cuda::cublasLtVersionString(tuner.library().version);
+    // Programs of several entries have products in common.
+    std::set<ordered_json> known;
     for (int32_t i = 0; i < program.device->num_gemms; ++i)
-      problems.push_back(tuner.tune(i, quiet));
+      if (known.insert(productKey(program.device->gemms[i])).second)
+        problems.push_back(tuner.tune(i, quiet));
   }
   file["plan_hash"] = program.plan_hash;
   file["problems"] = std::move(problems);

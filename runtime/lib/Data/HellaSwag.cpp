@@ -7,6 +7,7 @@
 #include "blurt/HellaSwag.h"
 #include "blurt/Error.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace blurt;
@@ -14,6 +15,8 @@ using namespace blurt;
 static constexpr uint64_t kHeaderBytes = 1024;
 static constexpr int32_t kMagic = 20240522, kVersion = 1;
 static constexpr unsigned kStart = 65535;
+/// Five of a header, and five times a length and a token.
+static constexpr uint64_t kLeastWords = 15;
 
 uint16_t HellaSwagFile::word(uint64_t index) const {
   uint16_t value;
@@ -42,6 +45,11 @@ HellaSwagFile::HellaSwagFile(const std::string &path, int64_t vocab)
     throw badInput(path + ": expected at least one example, got " +
                    std::to_string(header(2)));
   uint64_t words = (file.size() - kHeaderBytes) / 2, at = 0;
+  if (words > UINT32_MAX)
+    throw badInput(path + ": expected less than 8 GiB, got " +
+                   formatBytes(file.size()));
+  // What the header says counts for no more than the file has room for.
+  begins.reserve(std::min(uint64_t(header(2)), words / kLeastWords));
   for (int32_t i = 0; i < header(2); ++i) {
     const std::string where = path + ": example " + std::to_string(i) + ": ";
     uint64_t begin = at;
@@ -57,34 +65,46 @@ HellaSwagFile::HellaSwagFile(const std::string &path, int64_t vocab)
                        std::to_string(got));
     };
     auto tokens = [&](const std::string &what) {
-      Tokens t{0, next()};
-      t.first = at;
-      if (t.count == 0)
+      unsigned count = next();
+      if (count == 0)
         throw badInput(where + what + " has no tokens");
-      for (uint64_t k = 0; k < t.count; ++k)
+      for (unsigned k = 0; k < count; ++k)
         if (unsigned id = next(); vocab > 0 && id >= vocab)
           throw badInput(where + "expected an id below the vocabulary size " +
                          std::to_string(vocab) + ", got " + std::to_string(id));
-      return t;
     };
     expect("the start", kStart, next());
     unsigned bytes = next();
     next(); // its number in the original
-    Example example{next(), {}, {}};
-    if (example.label >= kEndings)
+    if (unsigned label = next(); label >= kEndings)
       throw badInput(where + "expected a label below " +
                      std::to_string(kEndings) + ", got " +
-                     std::to_string(example.label));
+                     std::to_string(label));
     expect("as many endings as", kEndings, next());
-    example.context = tokens("the context");
+    tokens("the context");
     for (size_t k = 0; k < kEndings; ++k)
-      example.endings[k] = tokens("ending " + std::to_string(k));
+      tokens("ending " + std::to_string(k));
     expect("a length in bytes of", 2 * (at - begin), bytes);
-    all.push_back(example);
+    begins.push_back(uint32_t(begin));
   }
   if (kHeaderBytes + 2 * at != file.size())
     throw badInput(path + ": expected " +
                    std::to_string(kHeaderBytes + 2 * at) + " bytes for the " +
                    std::to_string(header(2)) + " examples of the header, got " +
                    std::to_string(file.size()) + ": the file is too long");
+}
+
+HellaSwagFile::Example HellaSwagFile::example(uint64_t index) const {
+  uint64_t at = begins[index] + 3;
+  auto tokens = [&] {
+    Tokens t{at + 1, word(at)};
+    at = t.first + t.count;
+    return t;
+  };
+  Example example{word(at), {}, {}};
+  at += 2;
+  example.context = tokens();
+  for (Tokens &ending : example.endings)
+    ending = tokens();
+  return example;
 }

@@ -77,19 +77,20 @@ public:
   Inflater(const Inflater &) = delete;
   Inflater &operator=(const Inflater &) = delete;
 
-  /// Appends at most `bytes` bytes to `out`; fewer only where the data ends.
-  void read(std::vector<uint8_t> &out, uint64_t bytes) {
-    while (bytes > 0 && !ended) {
-      // Memory follows what is really there, not what a header promises.
-      size_t some = size_t(std::min<uint64_t>(bytes, 1 << 16));
-      size_t begin = out.size();
-      out.resize(begin + some);
-      stream.next_out = out.data() + begin;
-      stream.avail_out = unsigned(some);
+  /// Writes at most `bytes` bytes to `out`, or nowhere if that is null, and
+  /// returns how many; fewer only where the data ends.
+  uint64_t read(uint8_t *out, uint64_t bytes) {
+    uint8_t scratch[1 << 14];
+    uint64_t done = 0;
+    while (done < bytes && !ended) {
+      uint64_t most = out ? uint64_t(1) << 30 : sizeof(scratch);
+      auto some = unsigned(std::min(bytes - done, most));
+      stream.next_out = out ? out + done : scratch;
+      stream.avail_out = some;
       step();
-      out.resize(out.size() - stream.avail_out);
-      bytes -= out.size() - begin;
+      done += some - stream.avail_out;
     }
+    return done;
   }
 
 private:
@@ -133,19 +134,7 @@ IdxFile::IdxFile(const std::string &path) : name(path) {
   file.emplace(path);
   auto *bytes = reinterpret_cast<const uint8_t *>(file->data());
   if (file->size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b) {
-    Inflater inflater(*file);
-    inflater.read(inflated, 4);
-    checkStart(name, inflated.data(), inflated.size());
-    uint64_t header = headerBytes(inflated.data());
-    inflater.read(inflated, header - 4);
-    if (inflated.size() < header)
-      checkSize(name, header, inflated.size());
-    count = readDims(name, inflated.data(), shape);
-    // One more, to find out whether there are more.
-    inflater.read(inflated, count + 1);
-    checkSize(name, header + count, inflated.size());
-    elements = inflated.data() + header;
-    file.reset();
+    readCompressed();
     return;
   }
   checkStart(name, bytes, file->size());
@@ -155,6 +144,32 @@ IdxFile::IdxFile(const std::string &path) : name(path) {
   count = readDims(name, bytes, shape);
   checkSize(name, header + count, file->size());
   elements = bytes + header;
+}
+
+void IdxFile::readCompressed() {
+  uint8_t start[4 + 4 * kMostDims] = {};
+  uint64_t header = 0;
+  auto readHeader = [&](Inflater &inflater) {
+    checkStart(name, start, inflater.read(start, 4));
+    header = headerBytes(start);
+    if (uint64_t got = 4 + inflater.read(start + 4, header - 4); got < header)
+      checkSize(name, header, got);
+  };
+  // Once to find out that what the header promises is there, so that memory
+  // for it is asked for.
+  {
+    Inflater inflater(*file);
+    readHeader(inflater);
+    count = readDims(name, start, shape);
+    uint64_t got = inflater.read(nullptr, count + 1);
+    checkSize(name, header + count, header + got);
+  }
+  inflated.resize(count);
+  Inflater inflater(*file);
+  readHeader(inflater);
+  inflater.read(inflated.data(), count);
+  elements = inflated.data();
+  file.reset();
 }
 
 static std::string labelsOf(const std::string &flag, const std::string &images,

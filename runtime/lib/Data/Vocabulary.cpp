@@ -6,7 +6,6 @@
 
 #include "blurt/Vocabulary.h"
 #include "blurt/Error.h"
-#include "blurt/File.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -17,27 +16,92 @@ using namespace blurt;
 namespace {
 constexpr uint64_t kHeaderBytes = 1024;
 constexpr uint32_t kMagic = 20240328, kVersion = 2;
+/// Between tokens whose places are kept.
+constexpr size_t kStride = 32;
 } // namespace
 
+std::string_view Vocabulary::textAt(uint32_t place) const {
+  return records.substr(place + 1, uint8_t(records[place]));
+}
+
+std::string_view Vocabulary::text(int32_t id) const {
+  uint32_t place = marks[size_t(id) / kStride];
+  for (size_t i = size_t(id) % kStride; i > 0; --i)
+    place += 1 + uint8_t(records[place]);
+  return textAt(place);
+}
+
+int32_t Vocabulary::idAt(uint32_t place) const {
+  auto mark = std::prev(std::upper_bound(marks.begin(), marks.end(), place));
+  auto id = int32_t(size_t(mark - marks.begin()) * kStride);
+  for (uint32_t at = *mark; at < place; ++id)
+    at += 1 + uint8_t(records[at]);
+  return id;
+}
+
 void Vocabulary::index() {
-  for (size_t id = 0; id < tokens.size(); ++id) {
-    if (tokens[id].empty() || (end && int32_t(id) == *end))
-      continue;
-    ids.emplace(tokens[id], static_cast<int32_t>(id));
-    longest = std::max(longest, tokens[id].size());
+  single.fill(-1);
+  marks.reserve(size_t(count) / kStride + 1);
+  // Calls `use(place, id)` for each token that stands for text.
+  auto forEach = [&](auto &&use) {
+    uint32_t place = 0;
+    for (int32_t id = 0; id < count; ++id) {
+      if (records[place] && id != end)
+        use(place, id);
+      place += 1 + uint8_t(records[place]);
+    }
+  };
+  uint32_t place = 0;
+  for (int64_t id = 0; id < count; ++id) {
+    if (size_t(id) % kStride == 0)
+      marks.push_back(place);
+    place += 1 + uint8_t(records[place]);
   }
+  size_t longer = 0;
+  forEach([&](uint32_t at, int32_t id) {
+    std::string_view text = textAt(at);
+    longest = std::max(longest, text.size());
+    longer += text.size() > 1;
+    if (text.size() == 1 && single[uint8_t(text[0])] < 0)
+      single[uint8_t(text[0])] = id;
+  });
+  sorted.reserve(longer);
+  forEach([&](uint32_t at, int32_t) {
+    if (textAt(at).size() > 1)
+      sorted.push_back(at);
+  });
+  // Of tokens that read the same the first stands first.
+  std::sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(textAt(a), a) < std::pair(textAt(b), b);
+  });
+}
+
+int32_t Vocabulary::find(std::string_view text) const {
+  if (text.size() == 1)
+    return single[uint8_t(text[0])];
+  auto found = std::lower_bound(
+      sorted.begin(), sorted.end(), text,
+      [&](uint32_t a, std::string_view b) { return textAt(a) < b; });
+  return found == sorted.end() || textAt(*found) != text ? -1 : idAt(*found);
 }
 
 Vocabulary Vocabulary::bytes(int64_t size) {
   Vocabulary vocabulary;
-  for (int64_t id = 0; id < size; ++id)
-    vocabulary.tokens.emplace_back(1, static_cast<char>(id));
+  for (int64_t id = 0; id < size; ++id) {
+    vocabulary.own.push_back(1);
+    vocabulary.own.push_back(char(id));
+  }
+  vocabulary.records = {vocabulary.own.data(), vocabulary.own.size()};
+  vocabulary.count = size;
   vocabulary.index();
   return vocabulary;
 }
 
 Vocabulary Vocabulary::fromFile(const std::string &path, int64_t size) {
-  MappedFile file(path);
+  Vocabulary vocabulary;
+  const MappedFile &file = vocabulary.file.emplace(path);
+  if (file.size() > UINT32_MAX)
+    throw badInput(path + ": expected a tokenizer file of less than 4 GiB");
   if (file.size() < kHeaderBytes)
     throw badInput(path + ": expected a tokenizer file with a header of " +
                    std::to_string(kHeaderBytes) + " bytes, got " +
@@ -60,21 +124,21 @@ Vocabulary Vocabulary::fromFile(const std::string &path, int64_t size) {
     throw badInput(path + ": expected an end-of-text id below " +
                    std::to_string(header[2]) + ", got " +
                    std::to_string(header[3]));
-  Vocabulary vocabulary;
-  const char *at = reinterpret_cast<const char *>(file.data()) + kHeaderBytes;
-  uint64_t left = file.size() - kHeaderBytes;
+  vocabulary.records = file.text().substr(kHeaderBytes);
+  std::string_view left = vocabulary.records;
   for (uint32_t id = 0; id < header[2]; ++id) {
-    uint64_t length = left ? static_cast<unsigned char>(*at) : 0;
-    if (left < 1 + length)
+    if (left.empty() || left.size() < 1 + size_t(uint8_t(left[0])))
       throw badInput(path + ": truncated in token " + std::to_string(id) +
                      " of " + std::to_string(header[2]));
-    vocabulary.tokens.emplace_back(at + 1, length);
-    at += 1 + length;
-    left -= 1 + length;
+    left.remove_prefix(1 + size_t(uint8_t(left[0])));
   }
-  if (left)
-    throw badInput(path + ": " + std::to_string(left) +
+  if (!left.empty())
+    throw badInput(path + ": " + std::to_string(left.size()) +
                    " bytes follow the last token");
+  if (header[2] > INT32_MAX)
+    throw badInput(path + ": expected at most 2147483647 tokens, got " +
+                   std::to_string(header[2]));
+  vocabulary.count = header[2];
   vocabulary.end = static_cast<int32_t>(header[3]);
   vocabulary.index();
   return vocabulary;
@@ -84,11 +148,10 @@ std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
   std::vector<int32_t> result;
   for (size_t at = 0; at < text.size();) {
     size_t length = std::min(longest, text.size() - at);
-    auto found = ids.end();
-    while (length > 0 &&
-           (found = ids.find(text.substr(at, length))) == ids.end())
+    int32_t id = -1;
+    while (length > 0 && (id = find(text.substr(at, length))) < 0)
       --length;
-    if (found == ids.end()) {
+    if (id < 0) {
       char byte[8];
       std::snprintf(byte, sizeof(byte), "0x%02X",
                     static_cast<unsigned char>(text[at]));
@@ -96,7 +159,7 @@ std::vector<int32_t> Vocabulary::encode(std::string_view text) const {
                      ") has no token in a vocabulary of " +
                      std::to_string(size()));
     }
-    result.push_back(found->second);
+    result.push_back(id);
     at += length;
   }
   return result;

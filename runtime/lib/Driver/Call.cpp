@@ -85,11 +85,11 @@ void storeInteger(int32_t dtype, std::byte *to, int64_t value) {
 void fill(const std::string &path, const SafetensorsFile &file,
           const TensorInstance &t, std::byte *to) {
   std::string name = fileName(t);
-  auto found = file.entries().find(name);
-  if (found == file.entries().end())
+  std::optional<SafetensorsEntry> found = file.find(name);
+  if (!found)
     throw badInput(path + ": expected a tensor '" + name + "' of type " +
                    typeString(*t.tensor) + ", got none");
-  const SafetensorsEntry &entry = found->second;
+  const SafetensorsEntry &entry = *found;
   int32_t dtype = t.tensor->dtype;
   bool integer = dtype == BLURT_I64 || dtype == BLURT_I32 || dtype == BLURT_I1;
   std::vector<int64_t> shape(t.tensor->shape, t.tensor->shape + t.tensor->rank);
@@ -139,7 +139,7 @@ void blurt::runCall(const blurt_program &program, const CallOptions &options) {
   // Parameters have to be there, other state begins at zero unless it is.
   std::vector<std::byte> value;
   for (const TensorInstance &t : state)
-    if (t.tensor->role == BLURT_PARAM || inputs.entries().count(fileName(t))) {
+    if (t.tensor->role == BLURT_PARAM || inputs.find(fileName(t))) {
       value.resize(t.bytes());
       fill(options.inputs, inputs, t, value.data());
       session.arena().write(t.offset, value.data(), value.size());

@@ -5,15 +5,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "Config.h"
+#include "Toml.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
 
 #include <charconv>
-#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
-#include <toml++/toml.h>
 
 using namespace blurt;
 
@@ -44,57 +43,22 @@ struct Given {
   }
 };
 
-toml::table parseFile(const std::string &path) {
-  MappedFile file(path);
-  std::string_view text(reinterpret_cast<const char *>(file.data()),
-                        size_t(file.size()));
-  try {
-    return toml::parse(text, path);
-  } catch (const toml::parse_error &error) {
-    throw badInput(path + ":" + std::to_string(error.source().begin.line) +
-                   ": " + std::string(error.description()));
-  }
-}
-
 bool isFlag(const CLI::Option &option) {
   return option.get_expected_max() == 0;
 }
 
-/// The value as the command line would spell it.
-std::string spelled(const toml::node &value) {
-  if (auto text = value.value_exact<std::string>())
-    return *text;
-  if (auto number = value.value_exact<int64_t>())
-    return std::to_string(*number);
-  if (auto number = value.value_exact<double>()) {
-    char text[64];
-    auto end = std::to_chars(text, text + sizeof(text), *number).ptr;
-    return {text, end};
-  }
-  return {};
-}
-
-void take(CLI::Option &option, const toml::node &value,
+void take(CLI::Option &option, const TomlEntry &entry,
           const std::string &where) {
-  auto mistaken = [&](const char *expected) {
-    std::ostringstream got;
-    got << value.type();
-    return badInput(where + "expected " + expected + ", got " + got.str());
-  };
-  if (isFlag(option)) {
-    auto set = value.value_exact<bool>();
-    if (!set)
-      throw mistaken("true or false");
-    if (!*set)
-      return;
-    option.add_result("true");
-  } else {
-    std::string text = spelled(value);
-    if (text.empty())
-      throw value.is_string() ? badInput(where + "expected a value, got ''")
-                              : mistaken("a string or a number");
-    option.add_result(text);
-  }
+  bool isBoolean = entry.kind == TomlEntry::Boolean;
+  if (isFlag(option) != isBoolean)
+    throw badInput(where + "expected " +
+                   (isBoolean ? "a string or a number" : "true or false") +
+                   ", got " + entry.kindName());
+  if (entry.value.empty())
+    throw badInput(where + "expected a value, got ''");
+  if (isBoolean && entry.value == "false")
+    return;
+  option.add_result(entry.value);
   try {
     option.run_callback();
   } catch (const CLI::ParseError &error) {
@@ -110,23 +74,21 @@ void blurt::readConfig(CLI::App &command, int argc, char **argv) {
   Given given(argc, argv);
   bool called = argc > 1 && command.get_name() == argv[1];
   if (called && !given.config.empty()) {
-    toml::table table = parseFile(given.config);
-    // The first mistake of the file is the one to report.
-    std::map<toml::source_index, std::pair<const toml::key *, toml::node *>>
-        byLine;
-    for (auto &&[key, value] : table)
-      byLine[key.source().begin.line] = {&key, &value};
-    for (const auto &[line, entry] : byLine) {
-      const auto &[key, value] = entry;
-      std::string where = given.config + ":" + std::to_string(line) + ": ";
-      std::string name(key->str()), flag = "--" + name;
+    MappedFile file(given.config);
+    std::set<std::string> before;
+    readToml(given.config, file.text(), [&](const TomlEntry &entry) {
+      std::string where =
+                      given.config + ":" + std::to_string(entry.line) + ": ",
+                  flag = "--" + entry.key;
       CLI::Option *option = command.get_option_no_throw(flag);
-      if (name.empty() || !option || name == "help")
-        throw badInput(where + "unknown key '" + name +
+      if (entry.key.empty() || !option || entry.key == "help")
+        throw badInput(where + "unknown key '" + entry.key +
                        "': expected an option of " + command.get_name());
+      if (!before.insert(entry.key).second)
+        throw badInput(where + "key '" + entry.key + "' appears twice");
       if (!given.flags.count(flag))
-        take(*option, *value, where + name + ": ");
-    }
+        take(*option, entry, where + entry.key + ": ");
+    });
   }
   // Its value was used above; defined for --help and for what does not parse.
   command.add_option(std::string(kFlag),
@@ -153,21 +115,17 @@ std::string blurt::writtenConfig(const CLI::App &command) {
         option->count() ? option->as<std::string>() : option->get_default_str();
     if (text.empty())
       continue;
-    // A string is quoted as TOML wants it.
-    toml::value<std::string> quoted(text);
     double number = 0;
     const char *end = text.data() + text.size();
     bool plain = option->get_type_name() == "INT";
     if (option->get_type_name() == "FLOAT" &&
         std::from_chars(text.data(), end, number).ptr == end) {
-      text = spelled(toml::value<double>(number));
+      char digits[64];
+      text = std::string(
+          digits, std::to_chars(digits, digits + sizeof(digits), number).ptr);
       plain = true;
     }
-    out << start << name << " = ";
-    if (plain)
-      out << text << "\n";
-    else
-      out << quoted << "\n";
+    out << start << name << " = " << (plain ? text : tomlString(text)) << "\n";
   }
   return out.str();
 }

@@ -36,8 +36,8 @@ public:
                       "': tensor '" + t->name + "': expected " +
                       std::to_string(rows * length) +
                       " elements (batch × seq), got " + typeString(*t));
-    for (size_t i = 0; i < file.examples().size(); ++i)
-      for (const HellaSwagFile::Tokens &ending : file.examples()[i].endings)
+    for (uint64_t i = 0; i < file.size(); ++i)
+      for (const HellaSwagFile::Tokens &ending : file.example(i).endings)
         if (ending.count > length)
           throw badInput(file.path() + ": example " + std::to_string(i) +
                          ": expected endings of at most the " +
@@ -48,7 +48,7 @@ public:
 
   /// The sum of the losses of each ending's tokens, examples in order.
   std::vector<double> score() {
-    uint64_t count = file.examples().size() * HellaSwagFile::kEndings;
+    uint64_t count = file.size() * HellaSwagFile::kEndings;
     std::vector<double> sums(count);
     for (uint64_t first = 0; first < count; first += rows) {
       uint64_t some = std::min(rows, count - first);
@@ -65,7 +65,7 @@ public:
           session.readElements(*losses, 0, int64_t(some * length));
       for (uint64_t row = 0; row < some; ++row) {
         uint64_t begin = row * length + begins[row];
-        for (uint64_t i = 0; i < endingOf(first + row).count; ++i)
+        for (uint64_t i = 0, n = endingOf(first + row).count; i < n; ++i)
           sums[first + row] += all[begin + i];
       }
     }
@@ -74,8 +74,8 @@ public:
 
   /// Contexts whose beginning was left out for want of room.
   uint64_t cut() const { return shortened; }
-  const HellaSwagFile::Tokens &endingOf(uint64_t index) const {
-    return file.examples()[index / HellaSwagFile::kEndings]
+  HellaSwagFile::Tokens endingOf(uint64_t index) const {
+    return file.example(index / HellaSwagFile::kEndings)
         .endings[index % HellaSwagFile::kEndings];
   }
 
@@ -83,9 +83,11 @@ private:
   /// Writes context and ending, and returns where the loss of the ending's
   /// first token is.
   uint64_t write(uint64_t index, int32_t *in, int32_t *out) {
-    const HellaSwagFile::Tokens &context =
-        file.examples()[index / HellaSwagFile::kEndings].context;
-    const HellaSwagFile::Tokens &ending = endingOf(index);
+    const HellaSwagFile::Example example =
+        file.example(index / HellaSwagFile::kEndings);
+    const HellaSwagFile::Tokens
+        &context = example.context,
+        &ending = example.endings[index % HellaSwagFile::kEndings];
     // The last token is a target only.
     uint64_t kept = std::min(context.count, length + 1 - ending.count);
     shortened += kept < context.count && index % HellaSwagFile::kEndings == 0;
@@ -121,7 +123,7 @@ void blurt::runHellaSwag(const blurt_program &program,
   std::vector<double> sums = scorer.score();
   reportMemoryCheck(session);
   uint64_t right = 0, rightByMean = 0;
-  for (size_t i = 0; i < file.examples().size(); ++i) {
+  for (size_t i = 0; i < file.size(); ++i) {
     size_t best = 0, bestMean = 0;
     auto sum = [&](size_t k) { return sums[i * HellaSwagFile::kEndings + k]; };
     auto mean = [&](size_t k) {
@@ -132,10 +134,11 @@ void blurt::runHellaSwag(const blurt_program &program,
       best = sum(k) < sum(best) ? k : best;
       bestMean = mean(k) < mean(bestMean) ? k : bestMean;
     }
-    right += best == file.examples()[i].label;
-    rightByMean += bestMean == file.examples()[i].label;
+    unsigned label = file.example(i).label;
+    right += best == label;
+    rightByMean += bestMean == label;
   }
-  auto count = static_cast<unsigned long long>(file.examples().size());
+  auto count = static_cast<unsigned long long>(file.size());
   if (scorer.cut() && !options.quiet)
     std::fprintf(stderr,
                  "note: %llu of %llu contexts are longer than the program was "

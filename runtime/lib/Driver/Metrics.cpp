@@ -7,39 +7,66 @@
 #include "Metrics.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
+#include "blurt/Json.h"
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <sys/stat.h>
 
 using namespace blurt;
+
+/// The step of a line.
+static std::optional<int64_t> stepOf(std::string_view line) {
+  try {
+    JsonReader json(line, "");
+    std::optional<int64_t> step;
+    if (json.kind() != JsonReader::Kind::Object)
+      return std::nullopt;
+    json.object([&](const JsonString &key) {
+      if (key == "step")
+        step = json.takeInteger();
+      if (!(key == "step") || !step)
+        json.skip();
+    });
+    json.end();
+    return step;
+  } catch (const Error &) {
+    return std::nullopt;
+  }
+}
 
 void blurt::dropMetricsFrom(const std::string &path, int64_t step) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
     return;
   MappedFile file(path);
-  std::string_view text(reinterpret_cast<const char *>(file.data()),
-                        size_t(file.size()));
-  std::string kept;
-  size_t number = 1;
-  for (size_t at = 0, end; at < text.size(); at = end, ++number) {
-    size_t newline = text.find('\n', at);
-    if (newline == std::string_view::npos)
-      break;
-    end = newline + 1;
-    std::string_view line = text.substr(at, end - at);
-    auto parsed = nlohmann::json::parse(line, nullptr, /*exceptions=*/false);
-    if (!parsed.is_object() || !parsed.contains("step") ||
-        !parsed["step"].is_number_integer())
-      throw badInput("--metrics: " + path + ": line " + std::to_string(number) +
-                     ": expected an object with a step");
-    if (parsed["step"].get<int64_t>() < step)
-      kept += line;
-  }
-  if (kept.size() == text.size())
+  // Calls `use(line, keep)` for every whole line.
+  auto forEachLine = [&](auto &&use) {
+    std::string_view left = file.text();
+    for (size_t number = 1;; ++number) {
+      size_t newline = left.find('\n');
+      if (newline == std::string_view::npos)
+        return;
+      std::string_view line = left.substr(0, newline + 1);
+      left.remove_prefix(line.size());
+      std::optional<int64_t> its = stepOf(line);
+      if (!its)
+        throw badInput("--metrics: " + path + ": line " +
+                       std::to_string(number) +
+                       ": expected an object with a step");
+      use(line, *its < step);
+    }
+  };
+  uint64_t kept = 0;
+  forEachLine([&](std::string_view line, bool keep) {
+    kept += keep ? line.size() : 0;
+  });
+  if (kept == file.size())
     return;
   AtomicFile shorter(path);
-  shorter.write(kept);
+  forEachLine([&](std::string_view line, bool keep) {
+    if (keep)
+      shorter.write(line);
+  });
   shorter.commit();
 }

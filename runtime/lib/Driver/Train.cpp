@@ -387,9 +387,12 @@ private:
          " steps" + (lastSaved.empty() ? "" : "; saved " + lastSaved));
   }
 
-  /// Of the products with parameters, forward and backward; what attention
-  /// does between tokens is left out.
+  /// Of products, forward and twice as many backward: what the compiler
+  /// counted, or what the matrices of the parameters take.
   double flopsPerToken() const {
+    if (std::optional<int64_t> ops = findMetadataInt(program, "product_ops"))
+      return 3 * double(*ops) /
+             double(entry.batch * std::max<int64_t>(entry.seq, 1));
     double elements = 0;
     for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM))
       if (t.tensor->rank >= 2)

@@ -17,6 +17,7 @@
 #include <deque>
 #include <fcntl.h>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -34,6 +35,9 @@ constexpr int64_t kVersion = 1;
 constexpr std::string_view kPrefix = "step-", kUnfinished = "unfinished-",
                            kConfig = "config.toml";
 constexpr std::string_view kManifest = "/manifest.json";
+constexpr std::string_view kWeights = "weights.safetensors",
+                           kOptimizer = "optimizer.safetensors";
+constexpr size_t kMostDims = 64;
 constexpr std::string_view kNoSum = "0000000000000000";
 
 /// The tensors of one file. A moment has the name and the layout of its
@@ -47,10 +51,10 @@ struct StateFile {
 std::deque<StateFile> stateFiles(const blurt_program &program) {
   std::deque<StateFile> files;
   StateFile &weights = files.emplace_back();
-  weights.name = "weights.safetensors";
+  weights.name = kWeights;
   weights.tensors = instances(stateOf(program), BLURT_PARAM);
   StateFile &optimizer = files.emplace_back();
-  optimizer.name = "optimizer.safetensors";
+  optimizer.name = kOptimizer;
   std::map<std::string, const TensorInstance *> parameters;
   for (const TensorInstance &t : weights.tensors)
     parameters[t.name] = &t;
@@ -61,12 +65,12 @@ std::deque<StateFile> stateFiles(const blurt_program &program) {
       auto parameter = parameters.find(t.name);
       blurt_tensor &copy = optimizer.moments.emplace_back(*t.tensor);
       t.tensor = &copy;
+      // What is of no parameter has its own name: the number of updates.
       if (parameter != parameters.end()) {
-        t.exportName = parameter->second->exportName;
+        t.exportName = prefix + parameter->second->exportName;
         if (copy.rank == 2)
           copy.export_transpose = parameter->second->tensor->export_transpose;
       }
-      t.exportName = prefix + t.exportName;
       optimizer.tensors.push_back(std::move(t));
     }
   if (optimizer.tensors.empty())
@@ -157,66 +161,115 @@ std::string sealed(Json manifest) {
                       hexString(xxh64(text.data(), text.size())));
 }
 
-bool isSealed(std::string text, const std::string &sum) {
-  size_t at = text.rfind(sum);
-  if (sum.size() != kNoSum.size() || at == std::string::npos)
+bool isSealed(std::string_view manifest, std::string_view sum) {
+  size_t at = manifest.rfind(sum);
+  if (sum.size() != kNoSum.size() || at == std::string_view::npos)
     return false;
+  std::string text(manifest);
   text.replace(at, sum.size(), kNoSum);
   return hexString(xxh64(text.data(), text.size())) == sum;
 }
 
-uint64_t parseHex(const std::string &text) {
+uint64_t parseHex(JsonReader json) {
+  std::string_view digits = json.string().raw;
   uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  const char *end = digits.data() + digits.size();
+  auto [next, error] = std::from_chars(digits.data(), end, value, 16);
+  if (digits.size() != kNoSum.size() || error != std::errc() || next != end)
+    throw badInput(json.where + "expected a checksum of 16 hexadecimal digits");
   return value;
+}
+
+std::vector<StepNumbers> readHistory(JsonReader json) {
+  size_t count = 0;
+  JsonReader ahead = json;
+  ahead.array([&] {
+    ++count;
+    ahead.skip();
+  });
+  std::vector<StepNumbers> history;
+  history.reserve(count);
+  json.array([&] {
+    JsonTable numbers(json);
+    history.push_back({numbers.at("step").integer(0),
+                       numbers.at("loss").number(),
+                       numbers.at("grad_norm").number()});
+  });
+  return history;
 }
 
 } // namespace
 
-Checkpoint::Checkpoint(const std::string &folder) : folder(folder) {
-  const std::string path = folder + std::string(kManifest);
-  MappedFile file(path);
-  std::string text(reinterpret_cast<const char *>(file.data()),
-                   size_t(file.size()));
-  try {
-    Json manifest = Json::parse(text);
-    if (manifest.at("format") != kFormat)
-      throw badInput(path + ": expected the manifest of a checkpoint");
-    if (manifest.at("version") != kVersion)
-      throw badInput(path + ": expected version " + std::to_string(kVersion) +
-                     ", got " + manifest["version"].dump());
-    if (!isSealed(text, manifest.at("xxh64")))
-      throw badInput(path + ": damaged: its checksum does not match");
-    saved.step = manifest.at("step");
-    saved.tokens = manifest.at("tokens");
-    const Json &data = manifest.at("data");
-    saved.position = data.at("position");
-    saved.dataTokens = data.at("tokens");
-    saved.dataDigest = data.at("digest");
-    saved.shuffle = data.at("shuffle");
-    saved.seed = manifest.at("random").at("seed");
-    for (const auto &[flag, value] : manifest.at("flags").items())
-      saved.flags.emplace_back(flag, value);
-    for (const Json &numbers : manifest.value("history", Json::array()))
-      saved.history.push_back(
-          {numbers.at("step"), numbers.at("loss"), numbers.at("grad_norm")});
-    const Json &program = manifest.at("program");
-    model = program.at("model");
-    targetName = program.at("target");
-    precision = program.at("precision");
-    optimizer = program.at("optimizer");
-    plan = program.at("plan_hash");
-    saved.tuneHash = program.at("tune_hash");
-    for (const auto &[name, record] : manifest.at("files").items()) {
-      File &into = files[name];
-      into.header = parseHex(record.at("header_xxh64"));
-      for (const auto &[tensor, t] : record.at("tensors").items())
-        into.tensors[tensor] = {t.at("dtype"), t.at("shape"),
-                                parseHex(t.at("xxh64"))};
-    }
-  } catch (const nlohmann::json::exception &error) {
-    throw badInput(path + ": damaged: " + error.what());
-  }
+Checkpoint::Checkpoint(const std::string &folder)
+    : folder(folder), manifest(folder + std::string(kManifest)) {
+  const std::string &path = manifest.path();
+  JsonReader json(manifest.text(), path + ": damaged: ");
+  JsonTable all(json);
+  json.end();
+  if (!(all.at("format").string() == kFormat))
+    throw badInput(path + ": expected the manifest of a checkpoint");
+  if (JsonReader version = all.at("version"); version.takeInteger() != kVersion)
+    throw badInput(path + ": expected version " + std::to_string(kVersion) +
+                   ", got " + version.excerpt());
+  if (!isSealed(manifest.text(), all.at("xxh64").string().raw))
+    throw badInput(path + ": damaged: its checksum does not match");
+  saved.step = all.at("step").integer(0);
+  saved.tokens = uint64_t(all.at("tokens").integer(0));
+  JsonReader data = all.at("data");
+  JsonTable position(data);
+  saved.position = uint64_t(position.at("position").integer(0));
+  saved.dataTokens = uint64_t(position.at("tokens").integer(0));
+  saved.dataDigest = position.at("digest").string().str();
+  saved.shuffle = position.at("shuffle").boolean();
+  JsonReader random = all.at("random");
+  saved.seed = JsonTable(random).at("seed").integer(0);
+  if (std::optional<JsonReader> history = all.find("history"))
+    saved.history = readHistory(*history);
+  JsonReader program = all.at("program");
+  JsonTable of(program);
+  for (auto [key, to] : {std::pair("model", &model),
+                         {"target", &targetName},
+                         {"precision", &precision},
+                         {"optimizer", &optimizer},
+                         {"plan_hash", &plan},
+                         {"tune_hash", &saved.tuneHash}})
+    *to = of.at(key).string().str();
+  JsonReader record = all.at("files");
+  record.object([&](const JsonString &name) {
+    if (!(name == kWeights) && !(name == kOptimizer))
+      throw badInput(path + ": damaged: unknown file '" + name.str() + "'");
+    if (findFile(name.raw))
+      throw badInput(path + ": damaged: name '" + name.str() +
+                     "' appears twice");
+    JsonTable members(record);
+    JsonReader tensors = members.at("tensors");
+    files.push_back({name.str(), parseHex(members.at("header_xxh64")),
+                     JsonTable(tensors, [&](const JsonString &) {
+                       readTensor(tensors);
+                       tensors.skip();
+                     })});
+  });
+}
+
+const Checkpoint::File *Checkpoint::findFile(std::string_view name) const {
+  for (const File &file : files)
+    if (file.name == name)
+      return &file;
+  return nullptr;
+}
+
+Checkpoint::Tensor Checkpoint::readTensor(JsonReader json) {
+  JsonTable record(json);
+  Tensor tensor = {{record.at("dtype").string().str(), {}, 0, 0},
+                   parseHex(record.at("xxh64"))};
+  JsonReader shape = record.at("shape");
+  shape.array([&] {
+    if (tensor.type.shape.size() == kMostDims)
+      throw badInput(shape.where + "a tensor of more than " +
+                     std::to_string(kMostDims) + " dims");
+    tensor.type.shape.push_back(shape.integer(0));
+  });
+  return tensor;
 }
 
 void Checkpoint::requireProgram(const blurt_program &program) const {
@@ -230,25 +283,24 @@ void Checkpoint::requireProgram(const blurt_program &program) const {
   same("optimizer", optimizer, program.optimizer);
   size_t count = 0;
   for (const StateFile &file : stateFiles(program)) {
-    auto record = files.find(file.name);
-    if (record == files.end())
+    const File *record = findFile(file.name);
+    if (!record)
       throw badInput(folder + ": expected a file " + file.name);
     for (const TensorInstance &t : file.tensors) {
       std::string type =
           typeString({safetensorsDtype(t), t.exportShape(), 0, 0});
       std::string where = folder + ": tensor '" + t.exportName + "': expected ";
-      auto found = record->second.tensors.find(t.exportName);
-      if (found == record->second.tensors.end())
+      std::optional<JsonReader> found = record->tensors.find(t.exportName);
+      if (!found)
         throw badInput(where + type + ", got none");
-      std::string got =
-          typeString({found->second.dtype, found->second.shape, 0, 0});
+      std::string got = typeString(readTensor(*found).type);
       if (got != type)
         throw badInput(where + type + ", got " + got);
       ++count;
     }
   }
   size_t have = 0;
-  for (const auto &[name, file] : files)
+  for (const File &file : files)
     have += file.tensors.size();
   if (have != count)
     throw badInput(folder + ": expected the " + std::to_string(count) +
@@ -257,24 +309,22 @@ void Checkpoint::requireProgram(const blurt_program &program) const {
 }
 
 template <typename Fn>
-void Checkpoint::verifyFile(const std::string &name, const File &file,
-                            Fn &&use) const {
-  SafetensorsFile source(folder + "/" + name);
-  for (const auto &[tensor, record] : file.tensors) {
-    auto entry = source.entries().find(tensor);
-    if (entry == source.entries().end() ||
-        typeString(entry->second) !=
-            typeString({record.dtype, record.shape, 0, 0}))
-      throw badInput(source.path() + ": tensor '" + tensor +
+void Checkpoint::verifyFile(const File &file, Fn &&use) const {
+  SafetensorsFile source(folder + "/" + file.name);
+  for (size_t i = 0; i < file.tensors.size(); ++i) {
+    std::string name = file.tensors.key(i).str();
+    Tensor record = readTensor(file.tensors.value(i));
+    std::optional<SafetensorsEntry> entry = source.find(name);
+    if (!entry || typeString(*entry) != typeString(record.type))
+      throw badInput(source.path() + ": tensor '" + name +
                      "': damaged: it is not what the manifest says");
-    const std::byte *data = source.data(entry->second);
-    uint64_t bytes = entry->second.end - entry->second.begin;
-    uint64_t hash = xxh64(data, bytes);
+    const std::byte *data = source.data(*entry);
+    uint64_t hash = xxh64(data, entry->end - entry->begin);
     if (hash != record.hash)
-      throw badInput(source.path() + ": tensor '" + tensor +
+      throw badInput(source.path() + ": tensor '" + name +
                      "': damaged: expected the checksum " +
                      hexString(record.hash) + ", got " + hexString(hash));
-    use(tensor, data);
+    use(name, data);
   }
   std::string_view header = source.header();
   if (xxh64(header.data(), header.size()) != file.header)
@@ -289,7 +339,7 @@ void Checkpoint::restore(const blurt_program &program,
     std::map<std::string, const TensorInstance *> byName;
     for (const TensorInstance &t : file.tensors)
       byName[t.exportName] = &t;
-    verifyFile(file.name, files.at(file.name),
+    verifyFile(*findFile(file.name),
                [&](const std::string &name, const std::byte *data) {
                  writeTensor(*byName.at(name), arena, data);
                });
@@ -297,11 +347,10 @@ void Checkpoint::restore(const blurt_program &program,
 }
 
 void Checkpoint::verifyWeights() const {
-  auto file = files.find("weights.safetensors");
-  if (file == files.end())
-    throw badInput(folder + ": expected a file weights.safetensors");
-  verifyFile(file->first, file->second,
-             [](const std::string &, const std::byte *) {});
+  const File *file = findFile(kWeights);
+  if (!file)
+    throw badInput(folder + ": expected a file " + std::string(kWeights));
+  verifyFile(*file, [](const std::string &, const std::byte *) {});
 }
 
 CheckpointFolder::CheckpointFolder(const std::string &path, uint64_t bytes)

@@ -10,44 +10,21 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
+#include <tuple>
 
 using namespace blurt;
-using Json = nlohmann::json;
 
 namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;
+constexpr size_t kMostDims = 64;
+constexpr std::string_view kMetadata = "__metadata__";
 
 const std::pair<std::string_view, uint64_t> kDtypes[] = {
     {"F64", 8}, {"F32", 4}, {"F16", 2},     {"BF16", 2},    {"I64", 8},
     {"I32", 4}, {"I16", 2}, {"I8", 1},      {"U64", 8},     {"U32", 4},
     {"U16", 2}, {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"BOOL", 1}};
-
-/// Parses JSON and refuses an object that has a key twice, which the library
-/// would silently take the last of.
-Json parseUnique(const char *begin, const char *end, const std::string &where) {
-  std::vector<std::set<std::string>> keys;
-  auto check = [&](int depth, Json::parse_event_t event, Json &parsed) {
-    if (depth > 4)
-      throw badInput(where + "is nested too deeply");
-    if (event == Json::parse_event_t::object_start)
-      keys.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      keys.pop_back();
-    else if (event == Json::parse_event_t::key &&
-             !keys.back().insert(parsed.get<std::string>()).second)
-      throw badInput(where + "name '" + parsed.get<std::string>() +
-                     "' appears twice");
-    return true;
-  };
-  try {
-    return Json::parse(begin, end, check);
-  } catch (const Json::exception &error) {
-    throw badInput(where + "is not JSON: " + error.what());
-  }
-}
 
 std::string shapeString(const std::vector<int64_t> &shape) {
   std::string text = "[";
@@ -56,55 +33,103 @@ std::string shapeString(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-/// A JSON number that is an integer in [0, 2^63).
-bool isExtent(const Json &value) {
-  return value.is_number_unsigned() &&
-         value.get<uint64_t>() <= uint64_t(INT64_MAX);
+void readShape(JsonReader &json, std::vector<int64_t> &shape) {
+  JsonReader whole = json;
+  auto refuse = [&] { whole.expected("a shape of non-negative integers"); };
+  if (json.kind() != JsonReader::Kind::Array)
+    refuse();
+  json.array([&] {
+    std::optional<int64_t> extent = json.takeInteger(0);
+    if (!extent)
+      refuse();
+    if (shape.size() == kMostDims)
+      throw badInput(json.where + "expected at most " +
+                     std::to_string(kMostDims) + " dims");
+    shape.push_back(*extent);
+  });
 }
 
-SafetensorsEntry parseEntry(const Json &value, const std::string &where) {
-  if (!value.is_object())
-    throw badInput(where + "expected an object, got " + value.dump());
-  for (const auto &[key, unused] : value.items())
-    if (key != "dtype" && key != "shape" && key != "data_offsets")
-      throw badInput(where + "unknown field '" + key + "'");
-  for (const char *key : {"dtype", "shape", "data_offsets"})
-    if (!value.contains(key))
-      throw badInput(where + "expected a field '" + key + "'");
-  SafetensorsEntry entry;
-  const Json &dtype = value["dtype"], &shape = value["shape"],
-             &offsets = value["data_offsets"];
-  if (!dtype.is_string() ||
-      !safetensorsDtypeSize(dtype.get_ref<const std::string &>()))
-    throw badInput(where + "unknown dtype " + dtype.dump());
-  entry.dtype = dtype.get<std::string>();
-  if (!shape.is_array() || !std::all_of(shape.begin(), shape.end(), isExtent))
-    throw badInput(where + "expected a shape of non-negative integers, got " +
-                   shape.dump());
-  if (!offsets.is_array() || offsets.size() != 2 ||
-      !std::all_of(offsets.begin(), offsets.end(), isExtent))
-    throw badInput(where + "expected data_offsets [begin, end], got " +
-                   offsets.dump());
-  entry.shape = shape.get<std::vector<int64_t>>();
-  entry.begin = offsets[0].get<uint64_t>();
-  entry.end = offsets[1].get<uint64_t>();
+void readOffsets(JsonReader &json, SafetensorsEntry &entry) {
+  JsonReader whole = json;
+  auto refuse = [&] { whole.expected("data_offsets [begin, end]"); };
+  if (json.kind() != JsonReader::Kind::Array)
+    refuse();
+  uint64_t offsets[2];
+  size_t count = 0;
+  json.array([&] {
+    std::optional<int64_t> offset = json.takeInteger(0);
+    if (!offset || count == 2)
+      refuse();
+    offsets[count++] = uint64_t(*offset);
+  });
+  if (count != 2)
+    refuse();
+  entry.begin = offsets[0], entry.end = offsets[1];
   if (entry.begin > entry.end)
-    throw badInput(where + "expected data_offsets in order, got " +
-                   offsets.dump());
+    whole.expected("data_offsets in order");
+}
+
+/// Reads a tensor's record, which checks it too.
+SafetensorsEntry readEntry(JsonReader &json) {
+  SafetensorsEntry entry;
+  bool hasDtype = false, hasShape = false, hasOffsets = false;
+  JsonReader shape = json;
+  auto once = [&](bool &seen, std::string_view key) {
+    if (std::exchange(seen, true))
+      throw badInput(json.where + "name '" + std::string(key) +
+                     "' appears twice");
+  };
+  json.object([&](const JsonString &key) {
+    if (key == "dtype") {
+      once(hasDtype, "dtype");
+      JsonReader value = json;
+      if (json.kind() == JsonReader::Kind::String)
+        entry.dtype = json.string().str();
+      if (!safetensorsDtypeSize(entry.dtype))
+        throw badInput(json.where + "unknown dtype " + value.excerpt());
+    } else if (key == "shape") {
+      once(hasShape, "shape");
+      shape = json;
+      readShape(json, entry.shape);
+    } else if (key == "data_offsets") {
+      once(hasOffsets, "data_offsets");
+      readOffsets(json, entry);
+    } else {
+      throw badInput(json.where + "unknown field '" + key.str() + "'");
+    }
+  });
+  for (auto [has, key] : {std::pair(hasDtype, "dtype"),
+                          {hasShape, "shape"},
+                          {hasOffsets, "data_offsets"}})
+    if (!has)
+      throw badInput(json.where + "expected a field '" + key + "'");
   uint64_t bytes = safetensorsDtypeSize(entry.dtype);
   for (int64_t extent : entry.shape)
     if (__builtin_mul_overflow(bytes, uint64_t(extent), &bytes))
-      throw badInput(where + "shape " + shape.dump() + " is too large");
+      throw badInput(json.where + "shape " + shape.excerpt() + " is too large");
   if (entry.end - entry.begin != bytes)
-    throw badInput(where + "expected " + std::to_string(bytes) + " bytes for " +
-                   typeString(entry) + ", got " +
+    throw badInput(json.where + "expected " + std::to_string(bytes) +
+                   " bytes for " + typeString(entry) + ", got " +
                    std::to_string(entry.end - entry.begin));
   return entry;
 }
 
+/// Strings by names that differ.
+void readMetadata(JsonReader &json) {
+  if (json.kind() != JsonReader::Kind::Object)
+    json.expected("an object of strings");
+  JsonTable(json, [&](const JsonString &key) {
+    if (json.kind() != JsonReader::Kind::String) {
+      json.where += "'" + key.str() + "': ";
+      json.expected("a string");
+    }
+    json.string();
+  });
+}
+
 } // namespace
 
-uint64_t blurt::safetensorsDtypeSize(const std::string &dtype) {
+uint64_t blurt::safetensorsDtypeSize(std::string_view dtype) {
   for (auto [name, size] : kDtypes)
     if (name == dtype)
       return size;
@@ -134,44 +159,49 @@ SafetensorsFile::SafetensorsFile(const std::string &path) : file(path) {
     throw badInput(path + ": expected a safetensors header that starts with "
                           "'{'");
   tensors = file.data() + 8 + headerBytes;
-  parseHeader(header, header + headerBytes, file.size() - 8 - headerBytes);
+  readHeader({header, size_t(headerBytes)}, file.size() - 8 - headerBytes);
 }
 
-void SafetensorsFile::parseHeader(const char *begin, const char *end,
-                                  uint64_t bufferBytes) {
-  Json header = parseUnique(begin, end, path() + ": header: ");
-  std::vector<std::pair<const SafetensorsEntry *, const std::string *>> order;
-  for (const auto &[name, value] : header.items()) {
-    if (name != "__metadata__") {
-      auto where = path() + ": tensor '" + name + "': ";
-      auto placed = table.emplace(name, parseEntry(value, where)).first;
-      order.emplace_back(&placed->second, &placed->first);
-      continue;
+void SafetensorsFile::readHeader(std::string_view header,
+                                 uint64_t bufferBytes) {
+  const std::string where = path() + ": header: ";
+  JsonReader json(header, where);
+  table = JsonTable(json, [&](const JsonString &name) {
+    if (name == kMetadata) {
+      json.where = path() + ": __metadata__: ";
+      readMetadata(json);
+    } else {
+      json.where = path() + ": tensor '" + name.str() + "': ";
+      readEntry(json);
+      ++tensorCount;
     }
-    if (!value.is_object())
-      throw badInput(path() +
-                     ": __metadata__: expected an object of strings, "
-                     "got " +
-                     value.dump());
-    for (const auto &[key, text] : value.items()) {
-      if (!text.is_string())
-        throw badInput(path() + ": __metadata__: '" + key +
-                       "': expected a string, got " + text.dump());
-      notes.emplace(key, text.get<std::string>());
+    json.where = where;
+  });
+  json.end();
+  struct Range {
+    uint64_t begin, end;
+    size_t index;
+  };
+  std::vector<Range> order;
+  order.reserve(size());
+  for (size_t i = 0; i < table.size(); ++i)
+    if (!(table.key(i) == kMetadata)) {
+      JsonReader value = table.value(i);
+      SafetensorsEntry entry = readEntry(value);
+      order.push_back({entry.begin, entry.end, i});
     }
-  }
-  std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) {
-    return std::pair(a.first->begin, a.first->end) <
-           std::pair(b.first->begin, b.first->end);
+  std::sort(order.begin(), order.end(), [](const Range &a, const Range &b) {
+    return std::tie(a.begin, a.end, a.index) <
+           std::tie(b.begin, b.end, b.index);
   });
   uint64_t covered = 0;
-  for (auto [entry, name] : order) {
-    if (entry->begin != covered)
-      throw badInput(
-          path() + ": tensor '" + *name + "': expected to begin at " + "byte " +
-          std::to_string(covered) + ", got " + std::to_string(entry->begin) +
-          ": tensors " + (entry->begin > covered ? "leave a hole" : "overlap"));
-    covered = entry->end;
+  for (const Range &range : order) {
+    if (range.begin != covered)
+      throw badInput(path() + ": tensor '" + table.key(range.index).str() +
+                     "': expected to begin at byte " + std::to_string(covered) +
+                     ", got " + std::to_string(range.begin) + ": tensors " +
+                     (range.begin > covered ? "leave a hole" : "overlap"));
+    covered = range.end;
   }
   if (covered != bufferBytes)
     throw badInput(
@@ -179,6 +209,29 @@ void SafetensorsFile::parseHeader(const char *begin, const char *end,
         " bytes of tensors, got " + std::to_string(bufferBytes) +
         ": the file is " +
         (covered > bufferBytes ? "truncated" : "followed by trailing bytes"));
+}
+
+std::optional<SafetensorsEntry>
+SafetensorsFile::find(std::string_view name) const {
+  if (name == kMetadata)
+    return std::nullopt;
+  std::optional<JsonReader> value = table.find(name);
+  if (!value)
+    return std::nullopt;
+  return readEntry(*value);
+}
+
+std::optional<std::string>
+SafetensorsFile::metadata(std::string_view key) const {
+  std::optional<JsonReader> all = table.find(kMetadata);
+  std::optional<std::string> found;
+  if (all)
+    all->object([&](const JsonString &name) {
+      JsonString text = all->string();
+      if (name == key)
+        found = text.str();
+    });
+  return found;
 }
 
 void blurt::writeSafetensors(const std::string &path,

@@ -12,9 +12,8 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 using namespace blurt;
 
@@ -136,42 +135,41 @@ std::string shapeString(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-using EntryMap = std::map<std::string, const SafetensorsEntry *>;
+constexpr std::string_view kPrefix = "transformer.";
 
-/// The file's tensors by the names that programs export.
-EntryMap normaliseNames(const SafetensorsFile &file) {
-  constexpr std::string_view prefix = "transformer.";
-  EntryMap result;
-  for (const auto &[name, entry] : file.entries()) {
-    std::string plain =
-        name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-    if (!result.emplace(plain, &entry).second)
-      throw badInput(file.path() + ": tensor '" + plain +
-                     "' appears with and without the prefix 'transformer.'");
-  }
-  return result;
+/// The file's tensor by the name that a program exports.
+std::optional<SafetensorsEntry> entryNamed(const SafetensorsFile &file,
+                                           const std::string &name) {
+  std::optional<SafetensorsEntry> plain = file.find(name),
+                                  prefixed =
+                                      file.find(std::string(kPrefix) + name);
+  if (plain && prefixed)
+    throw badInput(file.path() + ": tensor '" + name +
+                   "' appears with and without the prefix 'transformer.'");
+  return plain ? plain : prefixed;
 }
 
-/// Reports what is left of the file after all parameters were found.
-void checkLeftovers(const SafetensorsFile &file, const EntryMap &all,
-                    const EntryMap &left) {
-  for (const auto &[name, entry] : left) {
-    if (isMask(name))
-      continue;
+/// Reports what of the file is none of the parameters.
+void checkLeftovers(const SafetensorsFile &file,
+                    const std::set<std::string> &parameters) {
+  file.forEach([&](const std::string &full, const SafetensorsEntry &entry) {
+    std::string name =
+        full.starts_with(kPrefix) ? full.substr(kPrefix.size()) : full;
+    if (parameters.count(name) || isMask(name))
+      return;
     if (name == "lm_head.weight") {
-      auto tied = all.find("wte.weight");
-      if (tied != all.end() && tied->second->dtype == entry->dtype &&
-          tied->second->shape == entry->shape &&
-          std::memcmp(file.data(*tied->second), file.data(*entry),
-                      entry->end - entry->begin) == 0)
-        continue;
+      std::optional<SafetensorsEntry> tied = entryNamed(file, "wte.weight");
+      if (tied && tied->dtype == entry.dtype && tied->shape == entry.shape &&
+          std::memcmp(file.data(*tied), file.data(entry),
+                      entry.end - entry.begin) == 0)
+        return;
       throw badInput(file.path() + ": tensor 'lm_head.weight': expected it to "
                                    "equal 'wte.weight', to which this program "
                                    "ties it");
     }
     throw badInput(file.path() + ": unexpected tensor '" + name + "' of type " +
-                   typeString(*entry));
-  }
+                   typeString(entry));
+  });
 }
 
 /// Lets `produce` write a tensor, in place if the host can.
@@ -208,29 +206,47 @@ namespace {
 /// What of a Hugging Face configuration no tensor shows.
 void checkConfiguration(const std::string &path, const blurt_program &program) {
   MappedFile file(path);
-  const char *text = reinterpret_cast<const char *>(file.data());
-  using Json = nlohmann::json;
-  Json config = Json::parse(text, text + file.size(), nullptr,
-                            /*exceptions=*/false);
-  if (!config.is_object())
-    throw badInput(path + ": expected a JSON object");
-  auto require = [&](const char *key, const Json &value) {
-    auto found = config.find(key);
-    if (found != config.end() && *found != value)
-      throw badInput(path + ": " + key + ": expected " + value.dump() +
-                     " as in this program, got " + found->dump());
-  };
+  JsonReader json(file.text(), path + ": ");
+  if (json.kind() != JsonReader::Kind::Object)
+    json.expected("a JSON object");
+  JsonTable config(json);
+  json.end();
   std::optional<int64_t> heads = findMetadataInt(program, "heads");
   if (!heads)
     return;
-  require("model_type", "gpt2");
-  require("n_head", *heads);
-  require("layer_norm_epsilon", 1e-5);
-  require("scale_attn_weights", true);
-  require("scale_attn_by_inverse_layer_idx", false);
-  require("tie_word_embeddings", true);
-  if (config.value("activation_function", Json()) != "gelu_pytorch_tanh")
-    require("activation_function", "gelu_new");
+  auto require = [&](const char *key, const std::string &text, auto &&fits) {
+    std::optional<JsonReader> value = config.find(key);
+    if (value && !fits(*value))
+      throw badInput(path + ": " + key + ": expected " + text +
+                     " as in this program, got " + value->excerpt());
+  };
+  using Kind = JsonReader::Kind;
+  auto number = [&](const char *key, const std::string &text, double wanted) {
+    require(key, text, [&](JsonReader value) {
+      return value.kind() == Kind::Number && value.number() == wanted;
+    });
+  };
+  auto flag = [&](const char *key, bool wanted) {
+    require(key, wanted ? "true" : "false", [&](JsonReader value) {
+      return value.kind() == Kind::Bool && value.boolean() == wanted;
+    });
+  };
+  auto name = [&](const char *key, std::string_view wanted,
+                  std::string_view other) {
+    require(key, '"' + std::string(wanted) + '"', [&](JsonReader value) {
+      if (value.kind() != Kind::String)
+        return false;
+      JsonString text = value.string();
+      return text == wanted || text == other;
+    });
+  };
+  name("model_type", "gpt2", "gpt2");
+  number("n_head", std::to_string(*heads), double(*heads));
+  number("layer_norm_epsilon", "1e-05", 1e-5);
+  flag("scale_attn_weights", true);
+  flag("scale_attn_by_inverse_layer_idx", false);
+  flag("tie_word_embeddings", true);
+  name("activation_function", "gelu_new", "gelu_pytorch_tanh");
 }
 
 std::string weightsFile(const std::string &path, const blurt_program &program) {
@@ -265,19 +281,20 @@ void blurt::loadParameters(const std::string &from,
                            ThreadPool &pool) {
   const std::string path = weightsFile(from, program);
   SafetensorsFile file(path);
-  EntryMap all = normaliseNames(file), left = all;
-  std::vector<std::pair<TensorInstance, const SafetensorsEntry *>> found;
+  std::vector<std::pair<TensorInstance, SafetensorsEntry>> found;
+  std::set<std::string> names;
   std::string missing;
   size_t missingCount = 0;
   for (TensorInstance &t : instances(stateOf(program), BLURT_PARAM)) {
     requireFloat(t);
-    auto it = all.find(t.exportName);
-    if (it == all.end()) {
+    names.insert(t.exportName);
+    std::optional<SafetensorsEntry> in = entryNamed(file, t.exportName);
+    if (!in) {
       if (++missingCount <= 4)
         missing += (missingCount > 1 ? ", '" : "'") + t.exportName + "'";
       continue;
     }
-    const SafetensorsEntry &entry = *it->second;
+    const SafetensorsEntry &entry = *in;
     if (entry.shape != t.exportShape())
       throw badInput(path + ": tensor '" + t.exportName + "': expected shape " +
                      shapeString(t.exportShape()) + ", got " +
@@ -287,27 +304,26 @@ void blurt::loadParameters(const std::string &from,
       throw badInput(path + ": tensor '" + t.exportName +
                      "': expected dtype F32, F64, BF16 or F16, got " +
                      entry.dtype);
-    left.erase(t.exportName);
-    found.emplace_back(std::move(t), &entry);
+    found.emplace_back(std::move(t), entry);
   }
   if (missingCount)
     throw badInput(
         path + ": missing tensor" + (missingCount > 1 ? "s " : " ") + missing +
         (missingCount > 4 ? " and " + std::to_string(missingCount - 4) + " more"
                           : ""));
-  checkLeftovers(file, all, left);
+  checkLeftovers(file, names);
   for (const auto &[t, entry] : found) {
-    Source source = entry->dtype == "F64"    ? Source::F64
-                    : entry->dtype == "F32"  ? Source::F32
-                    : entry->dtype == "BF16" ? Source::Bf16
-                                             : Source::F16;
+    Source source = entry.dtype == "F64"    ? Source::F64
+                    : entry.dtype == "F32"  ? Source::F32
+                    : entry.dtype == "BF16" ? Source::Bf16
+                                            : Source::F16;
     auto [rows, columns] = matrixShape(t);
     fill(t, arena,
          [&, rows = rows, columns = columns, &t = t,
           &entry = entry](std::byte *to) {
            pool.forEach(rows, kGrain / std::max<int64_t>(columns, 1) + 1,
                         [&](int64_t begin, int64_t end) {
-                          loadRows(t, source, file.data(*entry), to, rows,
+                          loadRows(t, source, file.data(entry), to, rows,
                                    columns, begin, end);
                         });
          });

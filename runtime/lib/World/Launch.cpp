@@ -18,7 +18,6 @@
 #include <cstring>
 #include <filesystem>
 #include <netinet/in.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -243,15 +242,18 @@ int blurt::superviseRanks(const blurt_program &program, int64_t count, int argc,
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   // Time to say which rank it was before all are killed.
   ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "3", 0);
-  pid_t child = 0;
-  int failed = ::posix_spawnp(&child, "mpirun", nullptr, nullptr,
-                              arguments.data(), environ);
-  if (failed == ENOENT)
-    throw badInput("--devices: expected mpirun, of the package openmpi-bin, "
-                   "which starts ranks on CPUs");
-  if (failed)
+  pid_t child = ::fork();
+  if (child < 0)
     throw failure(std::string("--devices: cannot start mpirun: ") +
-                  std::strerror(failed));
+                  std::strerror(errno));
+  if (child == 0) {
+    // mpirun ends its ranks when it is told to, and does not outlive this.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    ::execvp("mpirun", arguments.data());
+    std::fprintf(stderr, "error: --devices: expected mpirun, of the package "
+                         "openmpi-bin, which starts ranks on CPUs\n");
+    ::_exit(ExitBadInput);
+  }
   supervised = child;
   struct sigaction action = {};
   action.sa_handler = [](int signal) { ::kill(supervised, signal); };

@@ -7,7 +7,9 @@ usage: plot.py --bin DIR --data-python PYTHON
 import json
 import os
 import struct
+import subprocess
 import sys
+import time
 import xml.etree.ElementTree as xml
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -134,6 +136,35 @@ test.check(
     f"what is finite of a run: {found}",
 )
 
+# While a run goes on: it has not begun, it writes, it is resumed from step 1.
+with subprocess.Popen(
+    [TOOL, "live.jsonl", "--tensorboard", "live", "--follow"],
+    cwd=test.folder,
+    stdout=subprocess.PIPE,
+) as process:
+    test.check(process.stdout.readline() == b"live/live\n", "follows a run")
+
+    def shown():
+        words = (test.options.data_python, "-c", READER, "live/live")
+        return json.loads(test.run(*words).stdout)
+
+    def wait_for(wanted):
+        for _ in range(100):
+            if shown() == wanted:
+                return
+            time.sleep(0.1)
+        test.check(False, f"shows {shown()}, expected {wanted}")
+
+    test.write("live.jsonl", '{"step": 0, "loss": 4}\n{"step": 1, "loss": 3}\n{"st')
+    wait_for({"loss": [[0, 4], [1, 3]]})
+    test.write("next.jsonl", '{"step": 0, "loss": 4}\n')
+    os.replace(test.path("next.jsonl"), test.path("live.jsonl"))
+    with open(test.path("live.jsonl"), "a", encoding="utf-8") as file:
+        file.write('{"step": 1, "loss": 3}\n{"step": 2, "loss": 2}\n')
+    wait_for({"loss": [[0, 4], [1, 3], [2, 2]]})
+    process.terminate()
+    test.check(process.wait(timeout=60) == 0, "ends at a signal")
+
 
 def refused(pattern, *words, left=()):
     test.refuse(pattern, TOOL, *words, left=left)
@@ -142,12 +173,17 @@ def refused(pattern, *words, left=()):
 refused("events/a/run: expected a folder without event files", "a/run.jsonl", "b/run.jsonl", "--tensorboard", "events")
 refused("none.jsonl: no such file", "none.jsonl")
 refused("argument -o: expected a name that ends in .png or .svg, got 'x.pdf'", "a/run.jsonl", "-o", "x.pdf")
+refused("--follow: expected --tensorboard", "a/run.jsonl", "--follow")
 refused("--smooth: expected at least 1", "a/run.jsonl", "--smooth", 0)
 for text, pattern in (
     ("", "expected metrics, got none"),
     ("[1]\n", "line 1: expected an object with a step"),
     ('{"step": 0, "loss": 1}\n{"loss": 2}\n', "line 2: expected an object with a step"),
     ("x\n", "line 1: is not JSON"),
+    ("[" * 100000 + "\n", "line 1: is not JSON"),
+    ('{"step": 0, "loss": 1', "expected metrics, got none"),
+    ('{"step": 0, "loss": 1}\n\n', "line 2: is not JSON"),
+    ('{"step": 0, "loss": 1' + "0" * 400 + "}\n", "expected metrics, got none"),
     ('{"step": 1, "other": 2}\n', "expected a loss or another curve, got none"),
 ):
     test.write("bad.jsonl", text)

@@ -26,15 +26,17 @@ port = [20000 + os.getpid() % 20000]
 
 
 def ranks_of(path):
+    """Processes of that executable, by rank; the one that started them has none."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if os.readlink(f"/proc/{pid}/exe") == path:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    env = file.read().split(b"\0")
+            if os.readlink(f"/proc/{pid}/exe") != path:
+                continue
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                entries = file.read().split(b"\0")
         except OSError:
             continue
-        for entry in env if os.path.exists(f"/proc/{pid}") else ():
+        for entry in entries:
             if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
                 found.append((int(entry.split(b"=")[1]), int(pid)))
     return [pid for _, pid in sorted(found)]
@@ -61,7 +63,8 @@ def signalled(kind, what, pattern):
         time.sleep(0.05)
     ranks = ranks_of(program)
     if not test.check(len(ranks) == RANKS, f"{what}: {len(ranks)} ranks run"):
-        run.kill()
+        run.terminate()
+        run.communicate(timeout=60)
         return
     start = time.monotonic()
     os.kill(ranks[1], kind)

@@ -107,10 +107,12 @@ def resume():
     weights = tensors.read(test.path(f"c/{names[-1]}/weights.safetensors"))
     state = tensors.read(test.path(f"c/{names[-1]}/optimizer.safetensors"))
     expected = {f"moment{i}.{name}": w.shape for name, w in weights.items() for i in (1, 2)}
+    expected["updates"] = ()
     test.check(
         {name: m.shape for name, m in state.items()} == expected,
         "moments have the names and shapes of the weights",
     )
+    test.check(state["updates"] == step, f"{state['updates']} updates in {step} steps")
 
 
 def kill():

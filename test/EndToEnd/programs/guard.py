@@ -35,6 +35,8 @@ for name, shape in (
     for moment in ("moment1", "moment2"):
         GIVEN[f"{moment}:{name}"] = rng.uniform(0.1, 1, shape).astype(np.float32)
 
+GIVEN["moment1:updates"] = np.array(4)
+
 
 def call(program, **changed):
     limits = dict(loss_limit=np.array(np.inf), norm_limit=np.array(np.inf))
@@ -47,7 +49,7 @@ def call(program, **changed):
 def check(program, what, applies, **changed):
     found = call(program, **changed)
     state = [k for k in found if ":" not in k and "." in k or k.startswith("moment")]
-    test.check(len(state) in (8, 12), f"{what}: state {state}")
+    test.check(len(state) in (8, 13), f"{what}: state {state}")
     test.check(bool(found["applied"]) == applies, f"{what}: applied {found['applied']}")
     given = GIVEN | changed
     for name in state:
@@ -64,6 +66,21 @@ for optimizer in ("adamw", "sgd"):
         more, same = np.array(np.nextafter(value, np.inf)), np.array(value)
         check(program, f"{optimizer}, below {what}", True, **{what + "_limit": more})
         check(program, f"{optimizer}, at {what}", False, **{what + "_limit": same})
+    # Bias correction goes by the updates before, not by the number of the step.
+    if optimizer == "adamw":
+        test.check(found["moment1:updates"] == 5, "counts the update")
+        later = check(program, "another step", True, step=np.array(100))
+        test.check(
+            all(later[k].tobytes() == found[k].tobytes() for k in found),
+            "the number of the step changes the update",
+        )
+        later = call(program, **{"moment1:updates": np.array(99)})
+        name = "fc1.weight"
+        test.check(
+            later["moment1:" + name].tobytes() == found["moment1:" + name].tobytes()
+            and later[name].tobytes() != found[name].tobytes(),
+            "the number of updates changes the moments or not the weights",
+        )
     # 0/0 where no label counts.
     none = np.full(ROWS, -100, np.int32)
     check(program, f"{optimizer}, no labels", False, label=none)

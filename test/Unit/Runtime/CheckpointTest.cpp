@@ -171,9 +171,8 @@ TEST_F(Checkpoints, HoldsWhatItSays) {
   SafetensorsFile weights(path("c/step-00000004/weights.safetensors")),
       moments(path("c/step-00000004/optimizer.safetensors"));
   EXPECT_EQ(readFile(weights.path()), readFile(path("w.st")));
-  EXPECT_EQ(weights.entries().size(), 4u);
-  EXPECT_EQ(typeString(moments.entries().at("moment2.wte.weight")),
-            "F32[256, 256]");
+  EXPECT_EQ(weights.size(), 4u);
+  EXPECT_EQ(typeString(*moments.find("moment2.wte.weight")), "F32[256, 256]");
   // The weights alone start another run.
   ASSERT_EQ(run("train --data val.bin --lr 0 --steps 0 --init-from c "
                 "--save again.st")

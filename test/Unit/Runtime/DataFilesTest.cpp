@@ -160,14 +160,14 @@ TEST_F(DataFiles, ReadsHellaSwag) {
   std::vector<uint16_t> second = example(0, {"z", "y", "x", "w", "v"});
   words.insert(words.end(), second.begin(), second.end());
   HellaSwagFile file = questions(words, 2);
-  ASSERT_EQ(file.examples().size(), 2u);
-  const HellaSwagFile::Example &first = file.examples()[0];
+  ASSERT_EQ(file.size(), 2u);
+  const HellaSwagFile::Example first = file.example(0);
   EXPECT_EQ(first.label, 2u);
   EXPECT_EQ(first.context.count, 2u);
   EXPECT_EQ(file.word(first.context.first + 1), 'b');
   EXPECT_EQ(first.endings[2].count, 3u);
   EXPECT_EQ(file.word(first.endings[2].first), 'f');
-  EXPECT_EQ(file.word(file.examples()[1].endings[3].first), 'v');
+  EXPECT_EQ(file.word(file.example(1).endings[3].first), 'v');
 }
 
 TEST_F(DataFiles, RefusesOtherHellaSwag) {

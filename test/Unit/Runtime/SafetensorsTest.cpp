@@ -44,15 +44,14 @@ TEST_F(Safetensors, ReadsAGoodFile) {
            R"("__metadata__":{"format":"pt"}}    )",
            "01234567abcdz"));
   SafetensorsFile good(path("good"));
-  ASSERT_EQ(good.entries().size(), 4u);
-  const SafetensorsEntry &b = good.entries().at("b");
+  ASSERT_EQ(good.size(), 4u);
+  const SafetensorsEntry b = *good.find("b");
   EXPECT_EQ(typeString(b), "BF16[1, 2]");
   EXPECT_EQ(std::memcmp(good.data(b), "abcd", 4), 0);
-  EXPECT_EQ(good.entries().at("empty").shape, (std::vector<int64_t>{0, 7}));
-  EXPECT_EQ(
-      *reinterpret_cast<const char *>(good.data(good.entries().at("scalar"))),
-      'z');
-  EXPECT_EQ(good.metadata().at("format"), "pt");
+  EXPECT_EQ(good.find("empty")->shape, (std::vector<int64_t>{0, 7}));
+  EXPECT_EQ(*reinterpret_cast<const char *>(good.data(*good.find("scalar"))),
+            'z');
+  EXPECT_EQ(good.metadata("format"), "pt");
 }
 
 TEST_F(Safetensors, RefusesBadFraming) {
@@ -155,12 +154,12 @@ TEST_F(Safetensors, WritesWhatItReads) {
                      }});
   writeSafetensors(name, outputs, {{"format", "pt"}});
   SafetensorsFile again(name);
-  EXPECT_EQ(again.metadata().at("format"), "pt");
-  EXPECT_EQ(typeString(again.entries().at("z")), "F32[2, 1]");
-  EXPECT_EQ(again.entries().at("z").begin, 0u);
-  EXPECT_EQ(again.entries().at("a").begin, 8u);
+  EXPECT_EQ(again.metadata("format"), "pt");
+  EXPECT_EQ(typeString(*again.find("z")), "F32[2, 1]");
+  EXPECT_EQ(again.find("z")->begin, 0u);
+  EXPECT_EQ(again.find("a")->begin, 8u);
   float values[2];
-  std::memcpy(values, again.data(again.entries().at("z")), 8);
+  std::memcpy(values, again.data(*again.find("z")), 8);
   EXPECT_EQ(values[1], -2.0f);
   // The tensors are aligned in the file.
   uint64_t header;
@@ -190,7 +189,7 @@ TEST_F(Safetensors, WritesThroughLinksAndNotOverDevices) {
   std::filesystem::create_symlink(path("real"), path("link"));
   writeSafetensors(path("link"), {}, {});
   EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
-  EXPECT_EQ(SafetensorsFile(path("real")).entries().size(), 0u);
+  EXPECT_EQ(SafetensorsFile(path("real")).size(), 0u);
   std::filesystem::create_symlink("/dev/null", path("null"));
   EXPECT_ERROR(writeSafetensors(path("null"), {}, {}), ExitFailure,
                "expected a regular file");

@@ -166,11 +166,11 @@ TEST_F(Weights, SavesWhatItLoads) {
   auto parameters = instances(stateOf(program), BLURT_PARAM);
   saveTensors(path("saved"), parameters, arena.data(), {{"format", "pt"}});
   SafetensorsFile saved(path("saved"));
-  EXPECT_EQ(typeString(saved.entries().at("h.1.c.weight")), "F32[3, 2]");
-  EXPECT_EQ(typeString(saved.entries().at("v")), "BF16[5]");
-  EXPECT_EQ(typeString(saved.entries().at("s")), "F64[]");
+  EXPECT_EQ(typeString(*saved.find("h.1.c.weight")), "F32[3, 2]");
+  EXPECT_EQ(typeString(*saved.find("v")), "BF16[5]");
+  EXPECT_EQ(typeString(*saved.find("s")), "F64[]");
   float second;
-  std::memcpy(&second, saved.data(saved.entries().at("h.0.c.weight")) + 4, 4);
+  std::memcpy(&second, saved.data(*saved.find("h.0.c.weight")) + 4, 4);
   EXPECT_EQ(second, 2.0f);
   EXPECT_GE(savedBytes(parameters), std::filesystem::file_size(path("saved")));
   std::fill(arena.begin(), arena.end(), std::byte(0));

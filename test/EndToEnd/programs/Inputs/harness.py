@@ -28,6 +28,8 @@ MAGIC, VERSION = 20240520, 1
 # These programs are too small for a second thread to be of use; a test of threads
 # says how many.
 os.environ.setdefault("BLURT_THREADS", "1")
+# Times, and what others have of a device's memory.
+MEASURED = ("step_ms", "tokens_per_s", "device_bytes", "device_bytes_at_start", "reserves")
 # Seconds a command may take: one that goes on for ever fails here.
 LIMIT = 240
 
@@ -156,7 +158,7 @@ class Test:
             return file.read()
 
     def train(self, program, *flags, data="data.bin", steps=3, out="run"):
-        """The metrics without times, and the bytes of the weights."""
+        """The metrics without what is measured, and the bytes of the weights."""
         self.run(
             program,
             "train",
@@ -164,9 +166,8 @@ class Test:
             *("--metrics", out + ".jsonl", "--save", out + ".safetensors"),
             *flags,
         )
-        times = ("step_ms", "tokens_per_s")
         metrics = [
-            {k: v for k, v in line.items() if k not in times}
+            {k: v for k, v in line.items() if k not in MEASURED}
             for line in self.lines(out + ".jsonl")
         ]
         return metrics, data_of(self.bytes(out + ".safetensors"))
