@@ -225,8 +225,8 @@ static LogicalResult verifyPieces(OpTy op, TypeRange wholes, TypeRange pieces,
 LogicalResult AllReduceOp::verify() {
   if (failed(verifyCounts(*this)))
     return failure();
-  for (auto [i, types] : llvm::enumerate(
-           llvm::zip_equal(getOperandTypes(), getResultTypes())))
+  for (auto [i, types] :
+       llvm::enumerate(llvm::zip_equal(getOperandTypes(), getResultTypes())))
     if (std::get<0>(types) != std::get<1>(types)) // C2
       return emitOpError("result ") << i << " is " << std::get<1>(types)
                                     << ", expected " << std::get<0>(types);

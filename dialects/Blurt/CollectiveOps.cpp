@@ -36,8 +36,7 @@ void CollectiveOp::getEffects(
 }
 
 LogicalResult CollectiveOp::verify() {
-  if (failed(
-          blurt::detail::verifyForm(*this, getOuts(), getInputs().size())))
+  if (failed(blurt::detail::verifyForm(*this, getOuts(), getInputs().size())))
     return failure();
   // L1
   if (getKind() != "reduce_scatter" && getKind() != "all_gather" &&
@@ -61,8 +60,8 @@ LogicalResult CollectiveOp::verify() {
     auto whole = getKind() == "all_gather" ? output : input;
     bool isBatched = piece.getRank() == 2;
     if ((piece.getRank() != 1 && !isBatched) ||
-        (isBatched && (whole.getRank() < 1 ||
-                       whole.getDimSize(0) != piece.getDimSize(0))))
+        (isBatched &&
+         (whole.getRank() < 1 || whole.getDimSize(0) != piece.getDimSize(0))))
       return emitOpError("piece ")
              << i << " is " << piece << ", expected one of " << whole;
     Transfer transfer = getTransfer(i);

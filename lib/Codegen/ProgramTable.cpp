@@ -223,8 +223,8 @@ TableBuilder::Field TableBuilder::collectiveTable(ArrayAttr list) {
     SmallVector<Struct> values;
     for (auto value :
          collective.getAs<ArrayAttr>("values").getAsRange<DenseI64ArrayAttr>())
-      values.push_back({i64(value[0]), i64(value[1]), i64(value[2]),
-                        i32(value[3]), i32(0)});
+      values.push_back(
+          {i64(value[0]), i64(value[1]), i64(value[2]), i32(value[3]), i32(0)});
     auto kind = llvm::StringSwitch<int32_t>(getString(collective, "kind"))
                     .Case("reduce_scatter", 0)
                     .Case("all_gather", 1)

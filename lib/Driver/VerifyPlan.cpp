@@ -73,8 +73,8 @@ Tensor makeTensor(StringRef role, StringRef name, RankedTensorType type,
   for (int64_t &x : tensor.ints)
     x = int64_t(bits() % uint64_t(limit));
   static const std::pair<StringRef, double> scalars[] = {
-      {"lr", 1e-2},    {"beta1", 0.9},  {"beta2", 0.95},
-      {"eps", 1e-8},   {"clip", 0.05},  {"weight_decay", 0.1},
+      {"lr", 1e-2},      {"beta1", 0.9},        {"beta2", 0.95},
+      {"eps", 1e-8},     {"clip", 0.05},        {"weight_decay", 0.1},
       {"momentum", 0.9}, {"loss_limit", 1e300}, {"norm_limit", 1e300}};
   if (role == "scalar") {
     for (auto [known, value] : scalars)
@@ -97,8 +97,7 @@ Tensor partOf(const Tensor &whole, RankedTensorType type, DictionaryAttr info,
     int64_t all = whole.size() / rows, size = part.size() / rows;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t k = 0; k < size && device * size + k < all; ++k)
-        part.copyElement(row * size + k, whole,
-                         row * all + device * size + k);
+        part.copyElement(row * size + k, whole, row * all + device * size + k);
     return part;
   }
   forEachIndex(type.getShape(), [&](ArrayRef<int64_t> index) {

@@ -73,8 +73,8 @@ static LogicalResult evaluateReduceScatter(blu::ReduceScatterOp op,
   if (failed(all))
     return failure();
   for (auto [i, result] : llvm::enumerate(op.getResults()))
-    if (failed(e.set(result, pieceOf(sumOver(*all, i), result,
-                                     e.getOptions().device))))
+    if (failed(e.set(result,
+                     pieceOf(sumOver(*all, i), result, e.getOptions().device))))
       return failure();
   return success();
 }
@@ -98,10 +98,8 @@ static LogicalResult evaluateAllGather(blu::AllGatherOp op, Evaluation &e) {
 }
 
 static LogicalResult evaluateLocalShard(blu::LocalShardOp op, Evaluation &e) {
-  for (auto [input, result] :
-       llvm::zip_equal(op.getInputs(), op.getResults()))
-    if (failed(
-            e.set(result, pieceOf(e[input], result, e.getOptions().device))))
+  for (auto [input, result] : llvm::zip_equal(op.getInputs(), op.getResults()))
+    if (failed(e.set(result, pieceOf(e[input], result, e.getOptions().device))))
       return failure();
   return success();
 }

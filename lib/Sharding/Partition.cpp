@@ -53,12 +53,13 @@ LogicalResult Partitioner::shiftKey(DropoutOp op, const Sharding &sharding) {
   for (auto [d, axes] : llvm::enumerate(sharding.dims)) {
     if (axes.empty() && type.getDimSize(d) == 1)
       continue;
-    if (axes.size() == 1 && !llvm::any_of(llvm::drop_begin(sharding.dims, d + 1),
-                                          [](auto &a) { return !a.empty(); })) {
+    if (axes.size() == 1 &&
+        !llvm::any_of(llvm::drop_begin(sharding.dims, d + 1),
+                      [](auto &a) { return !a.empty(); })) {
       Value index =
           getScalar(step, (axes.front().getValue() + "_index").str(), i64);
-      Value offset = gb.mul(
-          index, gb.scalar(double(type.getNumElements()), index));
+      Value offset =
+          gb.mul(index, gb.scalar(double(type.getNumElements()), index));
       op.getKeyMutable().assign(
           ShiftKeyOp::create(b, op.getLoc(), op.getKey(), offset));
       return success();

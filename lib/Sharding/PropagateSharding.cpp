@@ -31,7 +31,8 @@ public:
   Propagation(StepOp step, const Mesh &mesh) : step(step), mesh(mesh) {}
 
   LogicalResult run();
-  /// Puts in the all-reduces and the attributes. Returns how many of the former.
+  /// Puts in the all-reduces and the attributes. Returns how many of the
+  /// former.
   FailureOr<unsigned> apply();
 
 private:
@@ -63,8 +64,7 @@ private:
 };
 
 bool isZero(Value value) {
-  return matchPattern(value, m_AnyZeroFloat()) ||
-         matchPattern(value, m_Zero());
+  return matchPattern(value, m_AnyZeroFloat()) || matchPattern(value, m_Zero());
 }
 
 } // namespace
@@ -160,7 +160,8 @@ Propagation::bindFactors(Operation *op, const ShardingRule &rule,
           get(operand).dims[d].empty() &&
           !demand(operand, d, factors[factor]) && !changed)
         return op->emitOpError("has dim ")
-               << d << " of operand " << i << " whole, where another operand is "
+               << d << " of operand " << i
+               << " whole, where another operand is "
                << "cut along '" << factors[factor].front().getValue() << "'";
   return success();
 }
@@ -351,9 +352,8 @@ FailureOr<unsigned> Propagation::apply() {
     SmallVector<Attribute> list;
     for (Value result : op->getResults()) {
       auto it = known.find(result);
-      Sharding sharding = it == known.end()
-                              ? Sharding::whole(result.getType())
-                              : it->second;
+      Sharding sharding =
+          it == known.end() ? Sharding::whole(result.getType()) : it->second;
       isCut |= !sharding.isWhole();
       list.push_back(sharding.getAttr(context));
     }

@@ -99,15 +99,14 @@ LogicalResult Reducer::collect() {
 }
 
 Source Reducer::trace(Gradient &gradient, AllReduceOp reduce) {
-  Source source{&gradient,           reduce, reduce.getInputs()[0], false,
+  Source source{&gradient,          reduce, reduce.getInputs()[0], false,
                 gradient.isStacked, {}};
   auto result = dyn_cast<OpResult>(source.part);
   // With accumulation, stages below 2 wait for the last microbatch.
   if (result && zero >= 2)
     if (auto accumulate = dyn_cast<AccumulateOp>(result.getOwner())) {
       source.path.push_back(result);
-      source.part =
-          accumulate.getYield().getValues()[result.getResultNumber()];
+      source.part = accumulate.getYield().getValues()[result.getResultNumber()];
       result = dyn_cast<OpResult>(source.part);
     }
   auto stack = result ? dyn_cast<StackOp>(result.getOwner()) : StackOp();
@@ -212,7 +211,8 @@ void Reducer::replaceNorms() {
     if (!wholes.empty()) {
       auto local =
           LocalShardOp::create(b, norm.getLoc(), types, wholes, "dp", size);
-      for (auto [gradient, piece] : llvm::zip_equal(without, local.getResults()))
+      for (auto [gradient, piece] :
+           llvm::zip_equal(without, local.getResults()))
         gradient->piece = piece;
     }
     Value sum;
@@ -268,8 +268,8 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
            << "' in a way that cannot be cut into pieces, expected one "
               "optimizer op on its scaled gradient";
   OpBuilder b(update);
-  Value scale = scaled.getLhs() == gradient.whole ? scaled.getRhs()
-                                                  : scaled.getLhs();
+  Value scale =
+      scaled.getLhs() == gradient.whole ? scaled.getRhs() : scaled.getLhs();
   GradBuilder gb(b, update->getLoc());
   IRMapping mapping;
   mapping.map(scaled.getResult(), gb.mul(gradient.piece, scale));
@@ -332,8 +332,7 @@ LogicalResult Reducer::shardOptimizer() {
     }
     auto gather =
         AllGatherOp::create(b, step.getLoc(), wholes, news, "dp", size);
-    for (auto [gradient, whole] :
-         llvm::zip_equal(bucket, gather.getResults()))
+    for (auto [gradient, whole] : llvm::zip_equal(bucket, gather.getResults()))
       updates[gradient].first.replaceAllUsesWith(whole);
   }
   // Whole gradients exist no more.

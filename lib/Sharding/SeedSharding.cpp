@@ -23,9 +23,9 @@ using namespace blutrain;
 static void expandMean(CrossEntropyOp op) {
   OpBuilder b(op);
   GradBuilder gb(b, op.getLoc());
-  auto sum = CrossEntropyOp::create(b, op.getLoc(), op.getLogits(),
-                                    op.getTargets(), op.getIgnoreIndex(),
-                                    LossReduction::Sum);
+  auto sum =
+      CrossEntropyOp::create(b, op.getLoc(), op.getLogits(), op.getTargets(),
+                             op.getIgnoreIndex(), LossReduction::Sum);
   Value targets = op.getTargets();
   Value ignored = gb.scalar(double(int64_t(op.getIgnoreIndex())), targets);
   Value counted = gb.cast(gb.compare(ComparePredicate::NE, targets, ignored),
@@ -64,8 +64,8 @@ struct SeedSharding : blutrain::impl::SeedShardingPassBase<SeedSharding> {
 
   static void seed(StepOp step) {
     auto entry = step->getAttrOfType<DictionaryAttr>("blurt.entry");
-    auto count = entry ? entry.getAs<IntegerAttr>("microbatches")
-                       : IntegerAttr();
+    auto count =
+        entry ? entry.getAs<IntegerAttr>("microbatches") : IntegerAttr();
     unsigned batchDim = count && count.getInt() > 1 ? 1 : 0;
     StringAttr axis = StringAttr::get(step.getContext(), "dp");
     for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i) {

@@ -43,8 +43,7 @@ ShardingRule elementwise(Operation *op, Linear linear = Linear::None,
        llvm::zip_equal(op->getOperands(), rule.operands)) {
     int first = rank - int(factors.size());
     for (int d = 0; d < int(factors.size()); ++d)
-      factors[d] =
-          shapeOf(value)[d] == shape[first + d] ? first + d : kAny;
+      factors[d] = shapeOf(value)[d] == shape[first + d] ? first + d : kAny;
   }
   for (ShardingRule::Factors &factors : rule.results)
     for (int d = 0; d < rank; ++d)
@@ -135,10 +134,10 @@ ShardingRule matmul(MatmulOp op) {
     factors[itsRank - 1] = isTransposed ? rows : columns;
     for (int d = 0; d < itsRank - 2; ++d) {
       int factor = d + rank - itsRank;
-      factors[d] = shapeOf(op->getOperand(i))[d] ==
-                           shapeOf(op.getResult())[factor]
-                       ? factor
-                       : kAny;
+      factors[d] =
+          shapeOf(op->getOperand(i))[d] == shapeOf(op.getResult())[factor]
+              ? factor
+              : kAny;
     }
   }
   for (int d = 0; d < rank; ++d)
@@ -286,9 +285,9 @@ std::optional<ShardingRule> blutrain::getShardingRule(Operation *op) {
       .Case([](CastOp o) {
         Type from = getElementTypeOrSelf(o.getInput().getType());
         Type to = getElementTypeOrSelf(o.getType());
-        bool widens = isa<FloatType>(from) && isa<FloatType>(to) &&
-                      from.getIntOrFloatBitWidth() <=
-                          to.getIntOrFloatBitWidth();
+        bool widens =
+            isa<FloatType>(from) && isa<FloatType>(to) &&
+            from.getIntOrFloatBitWidth() <= to.getIntOrFloatBitWidth();
         return widens ? elementwise(o, Linear::Each, {0}) : elementwise(o);
       })
       .Case([](DropoutOp o) { return elementwise(o); })

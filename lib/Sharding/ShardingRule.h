@@ -24,7 +24,8 @@ struct ShardingRule {
   /// matter to the result.
   static constexpr int kWhole = -1, kAny = -2;
   /// How a sum whose terms lie on several devices passes through: not at all,
-  /// through one operand if the others are no such sums, or through all at once.
+  /// through one operand if the others are no such sums, or through all at
+  /// once.
   enum class Linear { None, Each, Joint };
 
   using Factors = mlir::SmallVector<int>;

@@ -43,7 +43,8 @@ struct VerifySharding : blutrain::impl::VerifyShardingPassBase<VerifySharding> {
       if (!attr)
         return;
       if (!list || list.size() != op->getNumResults()) {
-        op->emitOpError("attribute 'blu.sharding' has no entry for each result");
+        op->emitOpError(
+            "attribute 'blu.sharding' has no entry for each result");
         ok = false;
         return;
       }

@@ -201,8 +201,8 @@ LogicalResult FunctionVerifier::collect(Block &block) {
       times[loop] = {begin, now++};
     } else if (isa<blurt::GroupOp, blurt::GemmOp, blurt::AttentionOp,
                    blurt::AttentionGradOp, blurt::ScatterAddOp,
-                   blurt::CacheUpdateOp, blurt::CollectiveOp,
-                   memref::StoreOp>(op)) {
+                   blurt::CacheUpdateOp, blurt::CollectiveOp, memref::StoreOp>(
+                   op)) {
       if (failed(collectAccesses(&op)))
         return failure();
     } else if (!isa<arith::ConstantOp, arith::SubIOp, arith::IndexCastOp,

@@ -21,8 +21,8 @@ struct CompileOptions {
   /// text, or the executable if there is no `to`.
   Stage from = Stage::Input;
   std::optional<Stage> to;
-  std::string dumpStages; ///< folder for the IR at the exit of each stage
-  std::string report;     ///< file for the plan report
+  std::string dumpStages;  ///< folder for the IR at the exit of each stage
+  std::string report;      ///< file for the plan report
   bool verifyPlan = false; ///< interpret the sharded program beside the whole
   std::string cpu = "native";
   std::string features;

@@ -1,4 +1,5 @@
-//===- Passes.h - from one device to the devices of a mesh -------*- C++ -*-===//
+//===- Passes.h - from one device to the devices of a mesh -------*- C++
+//-*-===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //

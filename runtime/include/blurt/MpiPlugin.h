@@ -1,4 +1,5 @@
-//===- MpiPlugin.h - what the MPI plug-in gives the runtime ------*- C++ -*-===//
+//===- MpiPlugin.h - what the MPI plug-in gives the runtime ------*- C++
+//-*-===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //

@@ -37,9 +37,9 @@ namespace blurt {
 
 struct SessionOptions {
   unsigned threads = 1;
-  int64_t device = -1; ///< as resolveDevice takes it
-  std::string tune;    ///< a file of the command tune, or nothing
-  bool graphs = true;  ///< launch entries as graphs
+  int64_t device = -1;    ///< as resolveDevice takes it
+  std::string tune;       ///< a file of the command tune, or nothing
+  bool graphs = true;     ///< launch entries as graphs
   World *world = nullptr; ///< of a program for several devices
 };
 

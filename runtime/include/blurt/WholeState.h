@@ -1,4 +1,5 @@
-//===- WholeState.h - state without its cuts ---------------------*- C++ -*-===//
+//===- WholeState.h - state without its cuts ---------------------*- C++
+//-*-===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //

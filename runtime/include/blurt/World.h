@@ -1,4 +1,5 @@
-//===- World.h - the ranks of a program --------------------------*- C++ -*-===//
+//===- World.h - the ranks of a program --------------------------*- C++
+//-*-===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //

@@ -88,8 +88,8 @@ typedef struct blurt_tensor {
 
   /* Of state that is cut among the devices of a mesh, `shards` of them; else 0.
    * `shape` is then one extent, that of a device's piece: `shard_shape` in
-   * row-major order is cut into pieces of ⌈elements/shards⌉, device d having the
-   * d-th, zeros behind a short one.
+   * row-major order is cut into pieces of ⌈elements/shards⌉, device d having
+   * the d-th, zeros behind a short one.
    */
   int64_t shards;
   int64_t shard_rank;
@@ -239,9 +239,9 @@ typedef struct blurt_entry {
  *===----------------------------------------------------------------------===*/
 
 typedef enum blurt_collective_kind {
-  BLURT_REDUCE_SCATTER = 0, /* sums, of which a device keeps its piece         */
-  BLURT_ALL_GATHER = 1,     /* pieces of all devices, on each                  */
-  BLURT_LOCAL_SHARD = 2     /* a device's own piece of what all have           */
+  BLURT_REDUCE_SCATTER = 0, /* sums, of which a device keeps its piece */
+  BLURT_ALL_GATHER = 1, /* pieces of all devices, on each                  */
+  BLURT_LOCAL_SHARD = 2 /* a device's own piece of what all have           */
 } blurt_collective_kind;
 
 /* `batch` rows of `count` elements, each cut into pieces of `piece` elements:

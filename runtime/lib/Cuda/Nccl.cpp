@@ -67,8 +67,7 @@ Library openNccl() {
                   "lies: " +
                   std::string(::dlerror()));
   Library library;
-  auto resolve = [&]<typename Function>(Function *&function,
-                                        const char *name) {
+  auto resolve = [&]<typename Function>(Function *&function, const char *name) {
     function = reinterpret_cast<Function *>(::dlsym(handle, name));
     if (!function)
       throw failure(path + ": expected a function '" + name +
@@ -160,8 +159,8 @@ private:
     return value.piece * world.size() == value.count;
   }
   uint64_t present(const blurt_collective_value &value, int64_t rank) const {
-    return uint64_t(std::clamp<int64_t>(value.count - rank * value.piece, 0,
-                                        value.piece));
+    return uint64_t(
+        std::clamp<int64_t>(value.count - rank * value.piece, 0, value.piece));
   }
   /// Zeros behind a short piece.
   void clearTail(const blurt_collective_value &value, std::byte *piece) const {
@@ -176,8 +175,8 @@ private:
                      std::byte *to) {
     int type = typeOf(value.dtype);
     if (isEven(value))
-      return check(nccl.ReduceScatter(from, to, size_t(value.piece), type,
-                                      kSum, communicator, device.stream()),
+      return check(nccl.ReduceScatter(from, to, size_t(value.piece), type, kSum,
+                                      communicator, device.stream()),
                    "ncclReduceScatter");
     uint64_t step = uint64_t(value.piece) * dtypeSize(value.dtype);
     for (int64_t rank = 0; rank < world.size(); ++rank)

@@ -64,8 +64,8 @@ public:
                int64_t classes, Share share)
       : Batches(entry.batch, entry.microbatches, 1, share), imageInput(image),
         labelInput(label),
-        elements(uint64_t(elementCount(image) /
-                          (entry.batch * entry.microbatches))),
+        elements(
+            uint64_t(elementCount(image) / (entry.batch * entry.microbatches))),
         images(options.flag, options.files, options.labelsFlag, options.labels,
                elements, uint64_t(classes)) {
     if (images.size() < uint64_t(rows()))
@@ -85,9 +85,8 @@ public:
     else
       fill(reinterpret_cast<float *>(to), window);
     auto *labels = reinterpret_cast<int32_t *>(session.stage(labelInput));
-    forRows([&](uint64_t row) {
-      *labels++ = images.label(drawn(window + row));
-    });
+    forRows(
+        [&](uint64_t row) { *labels++ = images.label(drawn(window + row)); });
   }
   bool labelled() const override { return true; }
   int64_t label(uint64_t window) const override {

@@ -17,7 +17,8 @@
 namespace blurt {
 
 /// Data on the command line: files, and the options that name them.
-/// Which part of every batch is this rank's: equal runs of rows, in their order.
+/// Which part of every batch is this rank's: equal runs of rows, in their
+/// order.
 struct Share {
   int64_t rank = 0, ranks = 1;
 };
@@ -71,7 +72,6 @@ protected:
   Batches(int64_t rows, int64_t microbatches, int64_t length, Share share)
       : ownRows(rows), microbatches(microbatches), share(share),
         rowsACall(rows * microbatches * share.ranks), unitsAWindow(length) {}
-
 
 private:
   int64_t ownRows, microbatches;

@@ -703,9 +703,9 @@ void blurt::runTrain(const blurt_program &program,
                      const TrainOptions &options) {
   if (!options.world)
     return Trainer(program, options).run();
-  options.world->requireSame("options (digest of them)",
-                             hexString(xxh64(options.written.data(),
-                                             options.written.size())));
+  options.world->requireSame(
+      "options (digest of them)",
+      hexString(xxh64(options.written.data(), options.written.size())));
   TrainOptions own = options;
   if (!options.leads()) {
     // Rank 0 speaks and writes for all.

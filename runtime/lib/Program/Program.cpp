@@ -168,12 +168,12 @@ void verifyTensors(std::span<const blurt_tensor> tensors, uint64_t limit,
                     std::to_string(t.rank));
     if (t.role == BLURT_SCALAR && t.rank != 0)
       throw failure(what + "expected a scalar of rank 0, got " + typeString(t));
-    if (t.shards < 0 || (t.shards > 0 && (t.rank != 1 || t.shard_rank < 0 ||
-                                          t.shard_rank > 8)))
-      throw failure(what + "expected a piece of one dim of a tensor of a rank "
-                           "from 0 to 8, got " +
-                    typeString(t) + " of rank " +
-                    std::to_string(t.shard_rank));
+    if (t.shards < 0 ||
+        (t.shards > 0 && (t.rank != 1 || t.shard_rank < 0 || t.shard_rank > 8)))
+      throw failure(what +
+                    "expected a piece of one dim of a tensor of a rank "
+                    "from 0 to 8, got " +
+                    typeString(t) + " of rank " + std::to_string(t.shard_rank));
     if (t.export_transpose && (t.shards > 0 ? t.shard_rank : t.rank) != 2)
       throw failure(what + "expected rank 2 for a transposed export, got " +
                     typeString(t));

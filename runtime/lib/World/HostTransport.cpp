@@ -43,15 +43,15 @@ public:
 private:
   /// Elements of `rank`'s piece of a row that are there.
   static uint64_t present(const blurt_collective_value &value, int64_t rank) {
-    return uint64_t(std::clamp<int64_t>(value.count - rank * value.piece, 0,
-                                        value.piece));
+    return uint64_t(
+        std::clamp<int64_t>(value.count - rank * value.piece, 0, value.piece));
   }
   static uint64_t pieceBytes(const blurt_collective &collective) {
     uint64_t bytes = 0;
     for (int32_t v = 0; v < collective.num_values; ++v)
-      bytes += uint64_t(collective.values[v].batch *
-                        collective.values[v].piece) *
-               dtypeSize(collective.values[v].dtype);
+      bytes +=
+          uint64_t(collective.values[v].batch * collective.values[v].piece) *
+          dtypeSize(collective.values[v].dtype);
     return bytes;
   }
 

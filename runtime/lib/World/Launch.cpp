@@ -58,7 +58,8 @@ LaunchedRank blurt::findLaunchedRank() {
     if (rank < 0 || size < 1)
       continue;
     // A job of Slurm has its variables before srun starts anything.
-    if (std::strcmp(names.launcher, "srun") == 0 && !std::getenv("SLURM_STEP_ID"))
+    if (std::strcmp(names.launcher, "srun") == 0 &&
+        !std::getenv("SLURM_STEP_ID"))
       continue;
     bool mpi = names.mpi || (std::strcmp(names.launcher, "srun") == 0 &&
                              std::getenv("PMIX_RANK"));
@@ -87,12 +88,13 @@ std::unique_ptr<World> World::join(const blurt_program &program,
   }
   if (found.rank < 0)
     throw badInput("this program is for " + many +
-                   " devices: start it with --devices " + many +
-                   ", or as " + many + " ranks with mpirun -np " + many);
+                   " devices: start it with --devices " + many + ", or as " +
+                   many + " ranks with mpirun -np " + many);
   if (found.size != program.devices)
-    throw badInput("this program is for " + many + " devices, expected as "
-                   "many ranks, got " + std::to_string(found.size) + " from " +
-                   found.launcher);
+    throw badInput("this program is for " + many +
+                   " devices, expected as "
+                   "many ranks, got " +
+                   std::to_string(found.size) + " from " + found.launcher);
   std::unique_ptr<Channel> channel;
   if (found.mpi) {
     channel = openMpiChannel();
@@ -106,8 +108,7 @@ std::unique_ptr<World> World::join(const blurt_program &program,
     if (!host || port < 1 || port > 65535)
       throw badInput(found.launcher + ": expected MASTER_ADDR and MASTER_PORT, "
                                       "where rank 0 is to listen");
-    channel =
-        openTcpChannel(found.rank, found.size, host, int(port), timeout);
+    channel = openTcpChannel(found.rank, found.size, host, int(port), timeout);
   }
   auto world = std::make_unique<World>(program, std::move(channel), timeout);
   world->compareSchedules();
@@ -157,7 +158,8 @@ static int superviseForked(const std::string &self, int64_t count,
       std::string number = std::to_string(rank);
       for (auto [name, value] :
            {std::pair("RANK", number), std::pair("LOCAL_RANK", number),
-            std::pair("WORLD_SIZE", ranks), std::pair("LOCAL_WORLD_SIZE", ranks),
+            std::pair("WORLD_SIZE", ranks),
+            std::pair("LOCAL_WORLD_SIZE", ranks),
             std::pair("MASTER_ADDR", std::string("127.0.0.1")),
             std::pair("MASTER_PORT", port)})
         ::setenv(name, value.c_str(), 1);
@@ -216,18 +218,16 @@ static int superviseForked(const std::string &self, int64_t count,
 int blurt::superviseRanks(const blurt_program &program, int64_t count, int argc,
                           char **argv) {
   if (count != program.devices)
-    throw badInput("--devices: expected the " +
-                   std::to_string(program.devices) +
-                   " devices that the program is for, got " +
-                   std::to_string(count));
+    throw badInput(
+        "--devices: expected the " + std::to_string(program.devices) +
+        " devices that the program is for, got " + std::to_string(count));
   std::error_code error;
   std::string self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (program.device)
     return superviseForked(self, count, argv);
   std::string ranks = std::to_string(count);
-  std::vector<std::string> words = {"mpirun",   "--oversubscribe", "--bind-to",
-                                    "none",     "-np",
-                                    ranks,      self};
+  std::vector<std::string> words = {
+      "mpirun", "--oversubscribe", "--bind-to", "none", "-np", ranks, self};
   for (int i = 1; i < argc; ++i)
     words.push_back(argv[i]);
   std::vector<char *> arguments;

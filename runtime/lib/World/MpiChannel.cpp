@@ -107,8 +107,7 @@ private:
 
   static void check(int error, const char *what) {
     if (error)
-      throw failure(std::string(what) + ": MPI error " +
-                    std::to_string(error));
+      throw failure(std::string(what) + ": MPI error " + std::to_string(error));
   }
 
   const blurt_mpi_table &mpi;

@@ -38,8 +38,7 @@ int inParts(Pointer data, uint64_t bytes, void **request, Begin &&begin) {
   auto made = std::make_unique<Request>();
   for (uint64_t at = 0; at < bytes; at += kMostBytes) {
     uint64_t part = bytes - at < kMostBytes ? bytes - at : kMostBytes;
-    if (int error =
-            begin(data + at, int(part), &made->parts.emplace_back()))
+    if (int error = begin(data + at, int(part), &made->parts.emplace_back()))
       return error;
   }
   *request = made.release();
@@ -79,9 +78,13 @@ int finalise() { return MPI_Finalize(); }
 
 extern "C" const blurt_mpi_table *blurt_mpi_plugin() {
   static char library[MPI_MAX_LIBRARY_VERSION_STRING];
-  static const blurt_mpi_table table = {
-      BLURT_MPI_PLUGIN_VERSION, library, initialise, send, receive, test,
-      finalise};
+  static const blurt_mpi_table table = {BLURT_MPI_PLUGIN_VERSION,
+                                        library,
+                                        initialise,
+                                        send,
+                                        receive,
+                                        test,
+                                        finalise};
   if (!library[0]) {
     int length = 0;
     MPI_Get_library_version(library, &length);

@@ -104,7 +104,8 @@ Socket listenAt(int port, bool local, int &chosen) {
   return socket;
 }
 
-Socket connectTo(const std::string &host, int port, Clock::time_point deadline) {
+Socket connectTo(const std::string &host, int port,
+                 Clock::time_point deadline) {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -183,8 +184,8 @@ public:
       receiveAll(leader.get(), all.data(), all.size() * sizeof(Hello));
       peers[0].socket = std::move(leader);
       for (int64_t i = 1; i < rank; ++i) {
-        Socket socket = connectTo(all[size_t(i)].host,
-                                  int(all[size_t(i)].port), deadline);
+        Socket socket =
+            connectTo(all[size_t(i)].host, int(all[size_t(i)].port), deadline);
         sendAll(socket.get(), &mine, sizeof(mine));
         peers[size_t(i)].socket = std::move(socket);
       }

@@ -37,16 +37,16 @@ WholeState::WholeState(const blurt_program &program)
   whole.state_bytes = end;
 }
 
-/// Row i of a piece lies at i times this, in bytes; there are that many bytes of
-/// it in the whole for rank `rank`.
+/// Row i of a piece lies at i times this, in bytes; there are that many bytes
+/// of it in the whole for rank `rank`.
 static uint64_t pieceBytes(const blurt_tensor &piece) {
   return uint64_t(elementCount(piece)) * dtypeSize(piece.dtype);
 }
 static uint64_t presentBytes(const blurt_tensor &piece,
                              const blurt_tensor &whole, int64_t rank) {
   int64_t size = elementCount(piece);
-  return uint64_t(std::clamp<int64_t>(elementCount(whole) - rank * size, 0,
-                                      size)) *
+  return uint64_t(
+             std::clamp<int64_t>(elementCount(whole) - rank * size, 0, size)) *
          dtypeSize(piece.dtype);
 }
 

@@ -53,9 +53,8 @@ std::string World::stateOf(int64_t peer) const {
   std::string text;
   std::getline(file, text);
   size_t end = text.rfind(')');
-  char state = end == std::string::npos || end + 2 >= text.size()
-                   ? '?'
-                   : text[end + 2];
+  char state =
+      end == std::string::npos || end + 2 >= text.size() ? '?' : text[end + 2];
   if (state == 'Z' || state == 'X')
     return "has died";
   return state == 'T' || state == 't' ? "is stopped" : "";
@@ -63,8 +62,8 @@ std::string World::stateOf(int64_t peer) const {
 
 void World::fail(const std::string &message) {
   std::fflush(stdout);
-  std::fprintf(stderr, "error: rank %lld: %s\n",
-               static_cast<long long>(rank()), message.c_str());
+  std::fprintf(stderr, "error: rank %lld: %s\n", static_cast<long long>(rank()),
+               message.c_str());
   std::fflush(stderr);
   // Neither destructors nor the library's goodbye: others may be gone.
   ::_exit(ExitFailure);
@@ -100,8 +99,7 @@ void World::exchange(const std::vector<Channel::Message> &messages,
     if (waited.count() > timeout) {
       char seconds[32];
       std::snprintf(seconds, sizeof(seconds), "%g", timeout);
-      fail(describe(missing, state) + ", for " + seconds +
-           " s (--timeout)");
+      fail(describe(missing, state) + ", for " + seconds + " s (--timeout)");
     }
   }
 }

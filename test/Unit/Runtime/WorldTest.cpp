@@ -104,7 +104,9 @@ TEST(World, CollectivesOfUnevenPieces) {
     for (int row = 0; row < 2; ++row)
       for (int i = 0; i < 3; ++i)
         EXPECT_EQ(piece[row * 3 + i], at(row, i));
-    EXPECT_EQ(number[0], world.rank() == 0 ? 6.0 : world.rank() == 1 ? 15. : 0.);
+    EXPECT_EQ(number[0], world.rank() == 0   ? 6.0
+                         : world.rank() == 1 ? 15.
+                                             : 0.);
     float whole[14] = {};
     double pair[2] = {};
     void *gather[] = {piece, number, whole, pair};
@@ -274,12 +276,11 @@ TEST(Nccl, EvenPiecesAreOneGroup) {
   // Two rows of 6, and 4 numbers of bf16.
   const blurt_collective_value values[] = {{2, 6, 3, BLURT_F32, 0},
                                            {1, 4, 2, BLURT_BF16, 0}};
-  EXPECT_EQ(
-      ncclCalls({BLURT_REDUCE_SCATTER, 2, 2, "dp", "an op", values},
-                {0, 256, 512, 768}),
-      "join 0 of 2 id 7\nstart\nreduce_scatter 0 512 3 type 7\n"
-      "reduce_scatter 24 524 3 type 7\nreduce_scatter 256 768 2 type 9\n"
-      "end\n");
+  EXPECT_EQ(ncclCalls({BLURT_REDUCE_SCATTER, 2, 2, "dp", "an op", values},
+                      {0, 256, 512, 768}),
+            "join 0 of 2 id 7\nstart\nreduce_scatter 0 512 3 type 7\n"
+            "reduce_scatter 24 524 3 type 7\nreduce_scatter 256 768 2 type 9\n"
+            "end\n");
   EXPECT_EQ(ncclCalls({BLURT_ALL_GATHER, 2, 2, "dp", "an op", values},
                       {512, 768, 0, 256}),
             "join 0 of 2 id 7\nstart\nall_gather 512 0 3 type 7\n"
@@ -288,10 +289,10 @@ TEST(Nccl, EvenPiecesAreOneGroup) {
 
 TEST(Nccl, UnevenPiecesGoByRoot) {
   const blurt_collective_value values[] = {{1, 5, 3, BLURT_F64, 0}};
-  EXPECT_EQ(ncclCalls({BLURT_REDUCE_SCATTER, 1, 2, "dp", "an op", values},
-                      {0, 512}),
-            "join 0 of 2 id 7\nstart\nreduce 0 512 3 type 8 root 0\n"
-            "reduce 24 512 2 type 8 root 1\nend\n");
+  EXPECT_EQ(
+      ncclCalls({BLURT_REDUCE_SCATTER, 1, 2, "dp", "an op", values}, {0, 512}),
+      "join 0 of 2 id 7\nstart\nreduce 0 512 3 type 8 root 0\n"
+      "reduce 24 512 2 type 8 root 1\nend\n");
   EXPECT_EQ(
       ncclCalls({BLURT_ALL_GATHER, 1, 2, "dp", "an op", values}, {512, 0}),
       "join 0 of 2 id 7\nstart\nbroadcast 512 0 3 type 8 root 0\n"
