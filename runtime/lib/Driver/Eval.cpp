@@ -118,6 +118,8 @@ void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
   if (!options.metrics.empty() && options.leads())
     checkWritable("--metrics", options.metrics, 256, /*device=*/true);
   Evaluation result = evaluator.evaluate();
+  if (options.world)
+    options.world->most(0, "the end of evaluation");
   if (!options.leads())
     return;
   reportMemoryCheck(session);

@@ -716,4 +716,6 @@ void blurt::runTrain(const blurt_program &program,
   }
   Trainer trainer(program, own);
   trainer.run();
+  // Nobody takes his device away while another still talks to it.
+  options.world->most(0, "the end of training");
 }

@@ -90,6 +90,9 @@ Session::~Session() {
       cuda->synchronize("the end of the program");
     } catch (const Error &) {
     }
+    // It uses the device, which goes before the world does.
+    if (context.world)
+      context.world->setTransport(nullptr);
     for (CudaDevice::Event *events : {began, ended})
       for (uint64_t i = 0; i < kEvents; ++i)
         if (events[i])
