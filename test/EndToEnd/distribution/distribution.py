@@ -1,21 +1,32 @@
 #!/usr/bin/env python3
 """Programs for several devices compute what one device computes.
 
-usage: distribution.py --bin DIR --part losses|zero|accum|models|counts|start
+usage: distribution.py --bin DIR --part losses|zero|accum|optimizer|remat|evaluate|
+                       counts|start|checkpoints|classifier [--ranks N...]
 """
 import json
 import os
 import subprocess
 import sys
 
+import numpy as np
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
 from harness import Test, tokens  # noqa: E402
 
-PARTS = ("losses", "zero", "accum", "models", "counts", "start")
-test = Test(
-    __doc__, lambda parser: parser.add_argument("--part", choices=PARTS, required=True)
+PARTS = (
+    *("losses", "zero", "accum", "optimizer", "remat", "evaluate"),
+    *("counts", "start", "checkpoints", "classifier"),
 )
+
+
+def add_options(parser):
+    parser.add_argument("--part", choices=PARTS, required=True)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+
+
+test = Test(__doc__, add_options)
 VOCAB, T, BATCH, STEPS = 61, 16, 24, 10
 model = test.gpt2(vocab=VOCAB, context=T)
 test.shard("data.bin", tokens(9000, VOCAB))
@@ -49,14 +60,14 @@ def close(found, expected, what, most=1e-5):
 def losses():
     """Any number of ranks, dropout and clipping on: one device's losses."""
     expected, _ = run("one", 1, "--dropout=0.1", train=("--clip", 0.5))
-    for ranks in (2, 3, 4, 8):
+    for ranks in test.options.ranks:
         found, _ = run(f"dp{ranks}", ranks, "--dropout=0.1", train=("--clip", 0.5))
         close(found, expected, f"{ranks} ranks")
 
 
 def zero():
     """The stages of ZeRO give the same bits."""
-    for ranks in (2, 3):
+    for ranks in test.options.ranks:
         reference = run(f"z0-{ranks}", ranks)
         for stage in (1, 2):
             found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}")
@@ -73,25 +84,34 @@ def accum():
         close(found, expected, f"3 ranks, 2 microbatches, stage {stage}")
 
 
-def models():
-    """Optimizers, rematerialisation, and a model without a stack."""
-    for name, flags in {
-        "sgd": ("--optimizer=sgd",),
-        "remat": ("--remat=full", "--dropout=0.2"),
-    }.items():
-        expected, _ = run(name + "1", 1, *flags, steps=4)
-        for stage in (0, 1):
-            found, _ = run(f"{name}2-{stage}", 2, *flags, f"--zero={stage}", steps=4)
-            close(found, expected, f"{name}, stage {stage}")
-    # Weights saved by ranks are those of one program.
-    program = test.compile(model, "eval2", *COMMON, "--mesh=dp=2")
-    single = test.compile(model, "eval1", *COMMON)
+def both_stages(name, *flags):
+    expected, _ = run(name + "1", 1, *flags, steps=4)
+    for stage in (0, 1):
+        found, _ = run(f"{name}2-{stage}", 2, *flags, f"--zero={stage}", steps=4)
+        close(found, expected, f"{name}, stage {stage}")
+
+
+def optimizer():
+    """Another optimizer."""
+    both_stages("sgd", "--optimizer=sgd")
+
+
+def remat():
+    """Iterations that are computed again, with the same masks."""
+    both_stages("remat", "--remat=full", "--dropout=0.2")
+
+
+def evaluate():
+    """Evaluation is of all ranks' batches, with the weights of any of them."""
+    run("dp2", 2, steps=1)
+    program = test.path("dp2")
+    single = test.compile(model, "one", *COMMON)
     lines = []
     for words in ((single,), (program,)):
         start = ("--devices", 2) if words == (program,) else ()
         test.run(
             *words,
-            *("eval", "--data", "data.bin", "--weights", "sgd1.safetensors"),
+            *("eval", "--data", "data.bin", "--weights", "dp2.safetensors"),
             *("--metrics", "eval.jsonl", "--quiet", *start),
         )
         lines.append(test.lines("eval.jsonl")[0])
@@ -105,7 +125,7 @@ def models():
 
 def counts():
     """Bytes and calls are what the formulas say."""
-    for ranks in (2, 4):
+    for ranks in test.options.ranks:
         for stage in (0, 1):
             name = f"c{ranks}{stage}"
             run(name, ranks, f"--zero={stage}", steps=3)
@@ -178,6 +198,62 @@ def start():
         [line["loss"] for line in found] == [line["loss"] for line in expected],
         "losses by TCP and by MPI",
     )
+
+
+def checkpoints():
+    """A checkpoint of one plan goes on under any other, to the same losses."""
+    plans = {
+        "one": (1, ()),
+        "two": (2, ("--zero=1",)),
+        "three": (3, ("--zero=2",)),
+        "four": (4, ()),
+    }
+    programs = {}
+    for name, (ranks, flags) in plans.items():
+        mesh = (f"--mesh=dp={ranks}",) if ranks > 1 else ()
+        flags = (f"--batch={BATCH}", f"--seq={T}", *mesh, *flags)
+        start = ("--devices", ranks) if ranks > 1 else ()
+        programs[name] = (test.compile(model, name, *flags), start)
+
+    def train(name, folder, steps):
+        program, start = programs[name]
+        folder = ("--checkpoint-dir", folder, "--resume")
+        return test.train(program, *start, *folder, steps=steps, out="part")[0]
+
+    program, _ = programs["one"]
+    expected, _ = test.train(program, steps=6, out="whole")
+    for first, second in (("one", "two"), ("two", "three"), ("three", "one"),
+                          ("two", "four")):
+        folder = f"{first}-{second}"
+        train(first, folder, 3)
+        # The metrics go on in the file of the first part.
+        close(train(second, folder, 6), expected, f"{first}, then {second}")
+
+
+def classifier():
+    """A model of images and labels, whose batch is its only dim."""
+    rng = np.random.default_rng(1)
+    for name, magic, shape in (("images-idx3", 0x803, (96, 4, 4)),
+                               ("labels-idx1", 0x801, (96,))):
+        values = rng.integers(0, 256 if len(shape) > 1 else 10, shape)
+        with open(test.path(f"train-{name}-ubyte"), "wb") as file:
+            file.write(np.array([magic, *shape], dtype=">u4").tobytes())
+            file.write(values.astype(np.uint8).tobytes())
+    test.run(test.tool("bt-model"), "mlp", "--inputs", 16, "--hidden", 12,
+             "--classes", 10, "-o", "mlp.mlir")
+    losses, accuracies = [], []
+    for ranks in (1, 2, 3):
+        mesh = (f"--mesh=dp={ranks}", "--zero=1", "--verify-plan") if ranks > 1 else ()
+        start = ("--devices", ranks) if ranks > 1 else ()
+        program = test.compile(test.path("mlp.mlir"), f"mlp{ranks}", "--batch=12", *mesh)
+        found, _ = test.train(program, *start, data="train-images-idx3-ubyte", steps=8)
+        losses.append(found)
+        test.run(program, "eval", "--data", "train-images-idx3-ubyte", "--quiet",
+                 "--weights", "run.safetensors", "--metrics", "eval.jsonl", *start)
+        accuracies.append(test.lines("eval.jsonl")[0]["accuracy"])
+    for found in losses[1:]:
+        close(found, losses[0], "classifier")
+    test.check(len(set(accuracies)) == 1, f"accuracies {accuracies}")
 
 
 {name: globals()[name] for name in PARTS}[test.options.part]()
