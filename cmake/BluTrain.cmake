@@ -31,7 +31,10 @@ function(blutrain_add_tool name)
   target_precompile_headers(${name} REUSE_FROM BluTrainPCH)
 endfunction()
 
-file(WRITE ${PROJECT_BINARY_DIR}/pch/BluTrainPCH.cpp "")
+# Written once: a newer file would have everything compiled again.
+if(NOT EXISTS ${PROJECT_BINARY_DIR}/pch/BluTrainPCH.cpp)
+  file(WRITE ${PROJECT_BINARY_DIR}/pch/BluTrainPCH.cpp "")
+endif()
 add_library(BluTrainPCH STATIC ${PROJECT_BINARY_DIR}/pch/BluTrainPCH.cpp)
 target_compile_options(BluTrainPCH PRIVATE ${BLUTRAIN_COMPILER_FLAGS})
 target_precompile_headers(BluTrainPCH PRIVATE
