@@ -23,9 +23,9 @@ using namespace blutrain;
 static void expandMean(CrossEntropyOp op) {
   OpBuilder b(op);
   GradBuilder gb(b, op.getLoc());
-  auto sum =
-      CrossEntropyOp::create(b, op.getLoc(), op.getLogits(), op.getTargets(),
-                             op.getIgnoreIndex(), LossReduction::Sum);
+  auto sum = CrossEntropyOp::create(b, op.getLoc(), op.getLogits(),
+                                    op.getTargets(), op.getIgnoreIndex(),
+                                    LossReduction::Sum, op.getClassesAttr());
   Value targets = op.getTargets();
   Value ignored = gb.scalar(double(int64_t(op.getIgnoreIndex())), targets);
   Value counted = gb.cast(gb.compare(ComparePredicate::NE, targets, ignored),
