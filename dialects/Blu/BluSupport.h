@@ -92,8 +92,9 @@ private:
 
 /// The type in which the cotangent of `value` is added up: its own, but where
 /// it is a cast to fewer bits of a function's argument, or of a stack's slice
-/// or a view of one, that argument's. So weights may be rounded for a product
-/// without their gradients being rounded.
+/// or a view of one, or such casts and constants concatenated, that argument's.
+/// So weights may be rounded for a product without their gradients being
+/// rounded.
 RankedTensorType getCotangentType(Value value);
 
 /// Whether the cotangent of `value` has more bits than it.

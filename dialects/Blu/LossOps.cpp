@@ -9,8 +9,10 @@
 using namespace mlir;
 using namespace mlir::blu;
 
-/// C1 and C2: targets have the shape of the logits without the last dim.
-static LogicalResult checkTargets(InferSite site, Value logits, Value targets) {
+/// C1 and C2: targets have the shape of the logits without the last dim. C3:
+/// classes are some of those of the logits.
+static LogicalResult checkOperands(InferSite site, Value logits, Value targets,
+                                   std::optional<uint64_t> classes) {
   auto x = cast<RankedTensorType>(logits.getType());
   auto t = cast<RankedTensorType>(targets.getType());
   if (x.getRank() < 1)
@@ -19,6 +21,13 @@ static LogicalResult checkTargets(InferSite site, Value logits, Value targets) {
     return emitInferError(site, "targets have shape ",
                           shapeString(t.getShape()), ", expected ",
                           shapeString(x.getShape().drop_back()));
+  if (!classes)
+    return success();
+  int64_t count = *classes, most = x.getShape().back();
+  if (count < 1 || (!ShapedType::isDynamic(most) && count > most))
+    return emitInferError(site, "classes is ", count,
+                          ", expected at least 1 and at most the ",
+                          extentString(most), " of the logits' last dim");
   return success();
 }
 
@@ -26,8 +35,8 @@ LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *,
                                                std::optional<Location> loc,
                                                Adaptor adaptor,
                                                SmallVectorImpl<Type> &types) {
-  if (failed(checkTargets({loc, getOperationName()}, adaptor.getLogits(),
-                          adaptor.getTargets())))
+  if (failed(checkOperands({loc, getOperationName()}, adaptor.getLogits(),
+                           adaptor.getTargets(), adaptor.getClasses())))
     return failure();
   auto x = cast<RankedTensorType>(adaptor.getLogits().getType());
   bool perRow = adaptor.getReduction() == LossReduction::None;
@@ -56,8 +65,9 @@ LogicalResult CrossEntropyOp::buildGradient(OpBuilder &b, ArrayRef<Value> g,
       all.push_back(i);
     grad = gb.div(grad, gb.reduceSum(counted, all, /*keepDims=*/false));
   }
-  out[0] = CrossEntropyGradOp::create(b, getLoc(), getLogits(), getTargets(),
-                                      grad, getIgnoreIndexAttr());
+  out[0] =
+      CrossEntropyGradOp::create(b, getLoc(), getLogits(), getTargets(), grad,
+                                 getIgnoreIndexAttr(), getClassesAttr());
   return success();
 }
 
@@ -65,8 +75,8 @@ LogicalResult
 CrossEntropyGradOp::inferReturnTypes(MLIRContext *, std::optional<Location> loc,
                                      Adaptor adaptor,
                                      SmallVectorImpl<Type> &types) {
-  if (failed(checkTargets({loc, getOperationName()}, adaptor.getLogits(),
-                          adaptor.getTargets())))
+  if (failed(checkOperands({loc, getOperationName()}, adaptor.getLogits(),
+                           adaptor.getTargets(), adaptor.getClasses())))
     return failure();
   auto grad = cast<RankedTensorType>(adaptor.getGrad().getType());
   auto targets = cast<RankedTensorType>(adaptor.getTargets().getType());

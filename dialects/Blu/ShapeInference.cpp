@@ -163,6 +163,17 @@ RankedTensorType blu::getCotangentType(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   if (Value operand = getStackedOperand(value))
     return type.clone(getCotangentType(operand).getElementType());
+  if (auto concat = value.getDefiningOp<ConcatOp>()) {
+    Type wide = type.getElementType();
+    for (Value part : concat.getParts()) {
+      if (part.getDefiningOp<ConstantOp>())
+        continue;
+      if (!isRoundedParameter(part))
+        return type;
+      wide = getCotangentType(part).getElementType();
+    }
+    return type.clone(wide);
+  }
   auto rounding = value.getDefiningOp<CastOp>();
   if (!rounding || !isArgument(rounding.getInput()))
     return type;

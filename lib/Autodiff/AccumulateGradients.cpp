@@ -104,20 +104,44 @@ static LogicalResult sumCounts(StepOp step, AccumulateOp accumulate,
   return success();
 }
 
+/// Copies of the parameters, in another element type or padded by constants,
+/// and these constants: one of each serves all microbatches.
+static llvm::SmallPtrSet<Operation *, 16> findCopies(StepOp step) {
+  llvm::SmallPtrSet<Operation *, 16> copies;
+  auto isParameter = [&](Value value) {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument && argumentRole(step, argument.getArgNumber()) == "param";
+  };
+  for (Operation &op : step.getBodyBlock()->without_terminator()) {
+    if (auto cast = dyn_cast<CastOp>(op); cast && isParameter(cast.getInput()))
+      copies.insert(cast);
+    auto concat = dyn_cast<ConcatOp>(op);
+    if (!concat)
+      continue;
+    SmallVector<Operation *> constants;
+    bool isCopy = llvm::all_of(concat.getParts(), [&](Value part) {
+      Operation *def = part.getDefiningOp();
+      if (isa_and_nonnull<ConstantOp>(def))
+        constants.push_back(def);
+      return isParameter(part) || copies.contains(def) ||
+             isa_and_nonnull<ConstantOp>(def);
+    });
+    if (!isCopy || constants.size() == concat.getParts().size())
+      continue;
+    copies.insert(concat);
+    copies.insert(constants.begin(), constants.end());
+  }
+  return copies;
+}
+
 static LogicalResult accumulateGradients(StepOp step, int64_t count) {
   auto counts = takeCounts(step);
   Block *body = step.getBodyBlock();
   Operation *terminator = step.getTerminator();
   SmallVector<Operation *> moved;
-  // Copies of the parameters in another element type serve all microbatches.
-  auto isCopy = [&](Operation &op) {
-    auto cast = dyn_cast<CastOp>(op);
-    auto argument =
-        cast ? dyn_cast<BlockArgument>(cast.getInput()) : BlockArgument();
-    return argument && argumentRole(step, argument.getArgNumber()) == "param";
-  };
+  llvm::SmallPtrSet<Operation *, 16> copies = findCopies(step);
   for (Operation &op : body->without_terminator())
-    if (!isCopy(op))
+    if (!copies.contains(&op))
       moved.push_back(&op);
 
   SmallVector<Value> inputs;

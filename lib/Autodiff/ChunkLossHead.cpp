@@ -48,28 +48,32 @@ static std::optional<LossHead> matchHead(LinearOp linear) {
     return std::nullopt;
   LossHead head{linear, {}, {}, {}, {}, {}};
   Value targets;
-  IntegerAttr ignored;
+  IntegerAttr ignored, classes;
   for (Operation *user : linear->getUsers()) {
     if (user->getBlock() != linear->getBlock())
       return std::nullopt;
     Value its;
-    IntegerAttr itsIgnored;
+    IntegerAttr itsIgnored, itsClasses;
     if (auto loss = dyn_cast<CrossEntropyOp>(user)) {
       its = loss.getTargets();
       itsIgnored = loss.getIgnoreIndexAttr();
+      itsClasses = loss.getClassesAttr();
       head.losses.push_back(loss);
     } else if (auto grad = dyn_cast<CrossEntropyGradOp>(user);
                grad && !head.grad) {
       its = grad.getTargets();
       itsIgnored = grad.getIgnoreIndexAttr();
+      itsClasses = grad.getClassesAttr();
       head.grad = grad;
     } else {
       return std::nullopt;
     }
-    if (targets && (targets != its || ignored != itsIgnored))
+    if (targets &&
+        (targets != its || ignored != itsIgnored || classes != itsClasses))
       return std::nullopt;
     targets = its;
     ignored = itsIgnored;
+    classes = itsClasses;
   }
   if (head.losses.empty())
     return std::nullopt;
@@ -139,8 +143,9 @@ static Piece buildPiece(OpBuilder &b, LossHead &head, Value x, Value t,
   Value each;
   for (CrossEntropyOp loss : head.losses)
     if (!each && loss.getReduction() == LossReduction::None)
-      each = CrossEntropyOp::create(b, loss.getLoc(), z, t,
-                                    loss.getIgnoreIndex(), LossReduction::None);
+      each =
+          CrossEntropyOp::create(b, loss.getLoc(), z, t, loss.getIgnoreIndex(),
+                                 LossReduction::None, loss.getClassesAttr());
   for (CrossEntropyOp loss : head.losses) {
     if (loss.getReduction() == LossReduction::None)
       piece.losses.push_back(each);
@@ -148,14 +153,16 @@ static Piece buildPiece(OpBuilder &b, LossHead &head, Value x, Value t,
       piece.losses.push_back(GradBuilder(b, loss.getLoc())
                                  .reduceSum(each, {0}, /*keepDims=*/false));
     else
-      piece.losses.push_back(CrossEntropyOp::create(
-          b, loss.getLoc(), z, t, loss.getIgnoreIndex(), LossReduction::Sum));
+      piece.losses.push_back(
+          CrossEntropyOp::create(b, loss.getLoc(), z, t, loss.getIgnoreIndex(),
+                                 LossReduction::Sum, loss.getClassesAttr()));
   }
   if (!head.grad)
     return piece;
   Location gradLoc = head.grad.getLoc();
   Value dz = CrossEntropyGradOp::create(b, gradLoc, z, t, grad,
-                                        head.grad.getIgnoreIndexAttr());
+                                        head.grad.getIgnoreIndexAttr(),
+                                        head.grad.getClassesAttr());
   if (!head.inputGrads.empty())
     piece.inputGrad = MatmulOp::create(b, head.inputGrads.front().getLoc(), dz,
                                        linear.getWeight(), false, false,

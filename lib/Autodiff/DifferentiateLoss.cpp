@@ -89,9 +89,9 @@ struct DifferentiateLoss
           llvm::seq<int64_t>(0, GradBuilder::type(labels).getRank()));
       std::string name = "counted" + std::to_string(i);
       Value total = getScalar(step, name, op.getType().getElementType());
-      Value sum =
-          CrossEntropyOp::create(b, op.getLoc(), op.getLogits(), labels,
-                                 op.getIgnoreIndex(), LossReduction::Sum);
+      Value sum = CrossEntropyOp::create(
+          b, op.getLoc(), op.getLogits(), labels, op.getIgnoreIndex(),
+          LossReduction::Sum, op.getClassesAttr());
       Value share =
           gb.mul(sum, gb.div(gb.scalar(double(microbatches), total), total));
       addOutput(step, gb.reduceSum(counted, dims, /*keepDims=*/false), name,

@@ -23,6 +23,16 @@ using namespace mlir::blu;
 // bf16
 //===----------------------------------------------------------------------===//
 
+/// Erases a concatenation and those constants of it that nothing else reads.
+static void eraseUnread(ConcatOp concat) {
+  SmallVector<Value> parts(concat.getParts());
+  concat.erase();
+  for (Value part : parts)
+    if (auto constant = part.getDefiningOp<ConstantOp>();
+        constant && constant->use_empty())
+      constant.erase();
+}
+
 namespace {
 /// What a value of f32 is in a bf16 program; where several meet, the last
 /// decides.
@@ -45,6 +55,9 @@ public:
   void run() {
     analyze();
     rewrite(*model.getBodyBlock());
+    for (ConcatOp concat : roundedByPart)
+      if (concat->use_empty())
+        eraseUnread(concat);
   }
 
 private:
@@ -92,6 +105,8 @@ private:
   }
   /// `value` in bf16, rounded once for all its readers.
   Value narrow(Value value);
+  /// The same for what is concatenated with parameters.
+  Value narrowPart(Value part);
   void narrowOperands(Operation *op, unsigned count);
   void widenOperands(Operation *op, unsigned first = 0);
   void setElement(Value value, Type element) {
@@ -114,6 +129,7 @@ private:
   Type f32, bf16;
   llvm::DenseMap<Value, Kind> kinds;
   llvm::DenseMap<Value, Value> narrowed;
+  SmallVector<ConcatOp> roundedByPart;
   bool changed = false;
 };
 } // namespace
@@ -237,13 +253,40 @@ void Bf16Rewriter::analyze() {
 Value Bf16Rewriter::narrow(Value value) {
   if (!elementType(value).isF32())
     return value;
-  Value &copy = narrowed[value];
-  if (!copy) {
-    OpBuilder b(value.getContext());
-    b.setInsertionPointAfterValue(value);
+  if (Value copy = narrowed.lookup(value))
+    return copy;
+  OpBuilder b(value.getContext());
+  b.setInsertionPointAfterValue(value);
+  Value copy;
+  auto concat = value.getDefiningOp<ConcatOp>();
+  if (concat && kindOf(value) == Kind::Parameter) {
+    // Rounded parts need no f32 copy of the whole.
+    SmallVector<Value> parts;
+    for (Value part : concat.getParts())
+      parts.push_back(narrowPart(part));
+    copy = ConcatOp::create(b, concat.getLoc(), concat.getDim(), parts);
+    roundedByPart.push_back(concat);
+  } else {
     copy = castTo(b, value, bf16);
   }
-  return copy;
+  return narrowed[value] = copy;
+}
+
+Value Bf16Rewriter::narrowPart(Value part) {
+  auto constant = part.getDefiningOp<ConstantOp>();
+  auto value = constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue())
+                        : DenseFPElementsAttr();
+  if (!value || !value.getElementType().isF32())
+    return narrow(part);
+  OpBuilder b(constant);
+  return ConstantOp::create(
+      b, constant.getLoc(), value.mapValues(bf16, [](const APFloat &number) {
+        APFloat rounded = number;
+        bool lossy;
+        rounded.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven,
+                        &lossy);
+        return rounded.bitcastToAPInt();
+      }));
 }
 
 void Bf16Rewriter::narrowOperands(Operation *op, unsigned count) {

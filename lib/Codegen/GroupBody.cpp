@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace mlir::blurt;
@@ -288,6 +289,15 @@ Value GroupBody::loadTable(LoadOp load, Varies varies, Point &point,
       });
 }
 
+/// Whether `value` is the index along the vector dim, and fits 32 bits.
+bool GroupBody::isLaneIndex(Value value) {
+  auto index = value.getDefiningOp<IndexOp>();
+  return index && plan.vectorDims.size() == 1 &&
+         plan.walked[index.getDim()] == int(plan.vectorDims[0]) &&
+         plan.extents[plan.vectorDims[0]] <=
+             std::numeric_limits<int32_t>::max();
+}
+
 /// The lane, as an i32, at which the index along the vector dim is what
 /// `compare` compares it with; some other number if there is none. Null if that
 /// is not what it compares.
@@ -297,33 +307,62 @@ Value GroupBody::findLane(arith::CmpIOp compare, Point &point, Scope &scope) {
     return {};
   for (auto [side, other] : {std::pair(compare.getLhs(), compare.getRhs()),
                              std::pair(compare.getRhs(), compare.getLhs())}) {
-    auto index = side.getDefiningOp<IndexOp>();
-    if (!index || plan.vectorDims.size() != 1 ||
-        plan.walked[index.getDim()] != int(plan.vectorDims[0]) ||
-        plan.extents[plan.vectorDims[0]] >
-            std::numeric_limits<int32_t>::max() ||
-        (plan.classOf(other) & kVector))
+    if (!isLaneIndex(side) || (plan.classOf(other) & kVector))
       continue;
     Value wanted = get(other, point);
     b.setInsertionPoint(scope.anchor);
     // In 32 bits; from -1 no lane is at a distance of its number.
-    auto narrow = [&](Value value) {
-      return arith::TruncIOp::create(b, b.getI32Type(), value);
-    };
     Value isIndex = arith::CmpIOp::create(
         b, arith::CmpIPredicate::ult, wanted,
         b.i64(int64_t(std::numeric_limits<int32_t>::max()) + 1));
     Value from = arith::SelectOp::create(
-        b, isIndex, narrow(wanted),
+        b, isIndex, arith::TruncIOp::create(b, b.getI32Type(), wanted),
         arith::ConstantOp::create(b, b.getI32IntegerAttr(-1)));
-    return arith::SubIOp::create(b, from, narrow(point.vectorStart));
+    return arith::SubIOp::create(
+        b, from, arith::TruncIOp::create(b, b.getI32Type(), point.vectorStart));
   }
   return {};
+}
+
+int64_t GroupBody::getUnmasked() {
+  int64_t least = 1;
+  for (unsigned dim : plan.vectorDims)
+    least *= plan.extents[dim];
+  for (auto compare : group.getBodyBlock()->getOps<arith::CmpIOp>())
+    if (std::optional<int64_t> bound = getConstantIntValue(compare.getRhs());
+        bound && compare.getPredicate() == arith::CmpIPredicate::slt &&
+        isLaneIndex(compare.getLhs()))
+      least = std::min(least, std::max<int64_t>(*bound, 0));
+  return least;
+}
+
+/// How far, as an i32, the first lane lies below what `compare` compares the
+/// index along the vector dim with: lanes of lower numbers do, too. Null if it
+/// does not ask whether the index is less.
+Value GroupBody::countBelow(arith::CmpIOp compare, Point &point, Scope &scope) {
+  if (compare.getPredicate() != arith::CmpIPredicate::slt ||
+      !isLaneIndex(compare.getLhs()) ||
+      (plan.classOf(compare.getRhs()) & kVector))
+    return {};
+  int64_t most = std::numeric_limits<int32_t>::max();
+  if (std::optional<int64_t> bound = getConstantIntValue(compare.getRhs());
+      bound && point.below && point.below <= *bound)
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(most));
+  Value end = get(compare.getRhs(), point);
+  b.setInsertionPoint(scope.anchor);
+  // No difference of two numbers of 31 bits overflows.
+  end = arith::MaxSIOp::create(b, end, b.i64(0));
+  end = arith::MinSIOp::create(b, end, b.i64(most));
+  return arith::SubIOp::create(
+      b, arith::TruncIOp::create(b, b.getI32Type(), end),
+      arith::TruncIOp::create(b, b.getI32Type(), point.vectorStart));
 }
 
 Value GroupBody::emitCheaply(Operation *op, Point &point, Scope &scope) {
   if (auto compare = dyn_cast<arith::CmpIOp>(op)) {
     Value lane = findLane(compare, point, scope);
+    if (!lane)
+      lane = countBelow(compare, point, scope);
     if (!lane)
       return {};
     Value lanes =
@@ -366,6 +405,13 @@ void GroupBody::findRounded() {
     if (isNarrow(operand.element))
       rounded.insert(argument);
   for (Operation &op : group.getBodyBlock()->without_terminator()) {
+    // Masked by a constant, which is a value of any format.
+    if (auto select = dyn_cast<arith::SelectOp>(op)) {
+      Value first = select.getTrueValue(), second = select.getFalseValue();
+      if (second.getDefiningOp<arith::ConstantOp>() && rounded.contains(first))
+        rounded.insert(select);
+      continue;
+    }
     auto extend = dyn_cast<arith::ExtFOp>(op);
     if (extend ? isNarrow(extend.getIn().getType())
                : isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp,

@@ -32,6 +32,7 @@ struct Point {
   Scope *scopes[4] = {};
   Value vectorStart; ///< index of lane 0 in the vector dims
   Lanes lanes;
+  int64_t below = 0; ///< indices of all lanes are less; 0: not known
 };
 
 class GroupBody {
@@ -72,6 +73,10 @@ protected:
   /// need not be good to the last place of f32.
   bool isRounded(Value value) const { return rounded.contains(value); }
 
+  /// How many elements along the vector dims come before the first that is
+  /// hidden by a mask, which is a comparison of its index with a constant.
+  int64_t getUnmasked();
+
   GroupOp group;
   GroupPlan plan;
   KernelBuilder &b;
@@ -88,7 +93,9 @@ private:
   /// A vector of `op` in fewer instructions than one for each lane, on a
   /// device; null if there is no such way.
   Value emitCheaply(Operation *op, Point &point, Scope &scope);
+  bool isLaneIndex(Value value);
   Value findLane(arith::CmpIOp compare, Point &point, Scope &scope);
+  Value countBelow(arith::CmpIOp compare, Point &point, Scope &scope);
   Value pointerTo(const Operand &operand, Varies varies, Point &point);
   Value vectorOffset(const Operand &operand, Value start);
   void storeLanes(const Operand &operand, Value value, Value pointer,

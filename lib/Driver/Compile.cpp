@@ -191,6 +191,7 @@ LogicalResult checkOptions(const CompileOptions &options) {
       failed(within("--accum", stages.microbatches, 1, INT32_MAX)) ||
       failed(
           within("--loss-head-bytes", stages.lossHeadBytes, -1, INT64_MAX)) ||
+      failed(within("--pad-vocab", stages.padVocab, -1, INT32_MAX)) ||
       failed(dropout()));
 }
 

@@ -34,7 +34,8 @@ static std::pair<double, double> exponentials(const double *x, int64_t n) {
 static LogicalResult evaluateCrossEntropy(blu::CrossEntropyOp op,
                                           Evaluation &e) {
   const Tensor &x = e[op.getLogits()], &targets = e[op.getTargets()];
-  auto [rows, classes] = asRows(x.shape);
+  auto [rows, width] = asRows(x.shape);
+  int64_t classes = op.getClasses().value_or(width);
   int64_t ignored = op.getIgnoreIndex();
   if (failed(checkTargets(op, targets, classes, ignored)))
     return failure();
@@ -44,7 +45,7 @@ static LogicalResult evaluateCrossEntropy(blu::CrossEntropyOp op,
     int64_t target = targets.ints[row];
     if (target == ignored)
       continue;
-    const double *logits = &x.floats[row * classes];
+    const double *logits = &x.floats[row * width];
     auto [max, total] = exponentials(logits, classes);
     losses.floats[row] = max + std::log(total) - logits[target];
     sum += losses.floats[row];
@@ -61,7 +62,8 @@ static LogicalResult evaluateCrossEntropyGrad(blu::CrossEntropyGradOp op,
                                               Evaluation &e) {
   const Tensor &x = e[op.getLogits()], &targets = e[op.getTargets()];
   const Tensor &g = e[op.getGrad()];
-  auto [rows, classes] = asRows(x.shape);
+  auto [rows, width] = asRows(x.shape);
+  int64_t classes = op.getClasses().value_or(width);
   int64_t ignored = op.getIgnoreIndex();
   if (failed(checkTargets(op, targets, classes, ignored)))
     return failure();
@@ -70,11 +72,11 @@ static LogicalResult evaluateCrossEntropyGrad(blu::CrossEntropyGradOp op,
     int64_t target = targets.ints[row];
     if (target == ignored)
       continue;
-    const double *logits = &x.floats[row * classes];
+    const double *logits = &x.floats[row * width];
     double grad = g.floats[g.rank() == 0 ? 0 : row];
     auto [max, total] = exponentials(logits, classes);
     for (int64_t i = 0; i < classes; ++i)
-      dx.floats[row * classes + i] =
+      dx.floats[row * width + i] =
           (std::exp(logits[i] - max) / total - (i == target)) * grad;
   }
   return e.set(op, std::move(dx));

@@ -179,10 +179,12 @@ llvm::Expected<OwningOpRef<ModuleOp>> Gpt2Builder::build() {
   Value final = layerNorm(stack.getResult(0), "ln_f", "");
   Value logits = LinearOp::create(*this, final, wte, /*bias=*/Value());
   constexpr uint64_t ignoreIndex = -100;
-  Value loss = CrossEntropyOp::create(*this, logits, targets, ignoreIndex,
-                                      LossReduction::Mean);
-  Value tokenLoss = CrossEntropyOp::create(*this, logits, targets, ignoreIndex,
-                                           LossReduction::None);
+  Value loss =
+      CrossEntropyOp::create(*this, logits, targets, ignoreIndex,
+                             LossReduction::Mean, /*classes=*/IntegerAttr());
+  Value tokenLoss =
+      CrossEntropyOp::create(*this, logits, targets, ignoreIndex,
+                             LossReduction::None, /*classes=*/IntegerAttr());
   return finish(
       {{"loss", loss}, {"token_loss", tokenLoss}, {"logits", logits}});
 }

@@ -55,7 +55,8 @@ blutrain::buildMlp(MLIRContext &context, const MlpConfig &config) {
   }
   linear(config.hidden.size() + 1, config.classes);
   constexpr uint64_t ignoreIndex = -100;
-  Value loss = CrossEntropyOp::create(b, x, b.argument(1), ignoreIndex,
-                                      LossReduction::Mean);
+  Value loss =
+      CrossEntropyOp::create(b, x, b.argument(1), ignoreIndex,
+                             LossReduction::Mean, /*classes=*/IntegerAttr());
   return b.finish({{"loss", loss}, {"logits", x}});
 }

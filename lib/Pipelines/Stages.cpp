@@ -53,6 +53,14 @@ std::optional<Stage> blutrain::symbolizeStage(StringRef name) {
       .Default(std::nullopt);
 }
 
+/// Rows of logits that begin on cache lines, in any precision, and tensor cores
+/// that find 16 bytes at a time. OpenBLAS has its own packed copies.
+static int64_t getVocabMultiple(const StageOptions &options) {
+  if (options.padVocab >= 0)
+    return options.padVocab;
+  return options.target == "cuda" ? 64 : 0;
+}
+
 /// Model file to static models, one for each program of the executable.
 static void buildBluStage(OpPassManager &pm, const StageOptions &options) {
   // A vector-Jacobian product is of the model itself, as it is written.
@@ -61,9 +69,13 @@ static void buildBluStage(OpPassManager &pm, const StageOptions &options) {
     programs.batch = options.batch;
     programs.seq = options.seq;
     pm.addPass(createInstantiateProgramsPass(programs));
+    // Before products and biases are rounded apart from each other.
+    PadVocabularyPassOptions padding;
+    padding.multiple = getVocabMultiple(options);
+    pm.addPass(createPadVocabularyPass(padding));
   }
-  // Precision first of all: initialisers aside, no later pass then meets a
-  // type that the program does not have.
+  // Precision at once: initialisers aside, no later pass then meets a type that
+  // the program does not have.
   SetPrecisionPassOptions precision;
   precision.policy = options.precision;
   pm.addPass(createSetPrecisionPass(precision));
@@ -241,6 +253,11 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("most bytes of logits at a time; 0: all, negative: as "
                      "suits the target"),
       llvm::cl::init(defaults.lossHeadBytes)};
+  Option<int64_t> padVocab{
+      *this, "pad-vocab",
+      llvm::cl::desc("columns of logits are padded to a multiple of this; 0: "
+                     "not at all, negative: as suits the target"),
+      llvm::cl::init(defaults.padVocab)};
   Option<int64_t> memoryLimit{
       *this, "memory-limit",
       llvm::cl::desc("bytes of the largest arena allowed; 0: any"),
@@ -271,6 +288,7 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
     options.dropout = dropout;
     options.remat = remat;
     options.lossHeadBytes = lossHeadBytes;
+    options.padVocab = padVocab;
     options.memoryLimit = memoryLimit;
     options.debugMemory = debugMemory;
     options.debugNonfinite = debugNonfinite;

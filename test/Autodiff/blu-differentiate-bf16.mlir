@@ -65,3 +65,22 @@ blu.step @stream program(train) (%w: tensor<8xf32> {blu.tensor = {name = "w", ro
   %l = blu.reduce_sum %s32 [0] : (tensor<8xf32>) -> tensor<f32>
   blu.return %l : tensor<f32>
 }
+
+// -----
+
+// Nor is that of one whose rounded copy is padded: it is a part of the product.
+// CHECK-LABEL: blu.step @padded
+// CHECK: %[[DW:.*]] = blu.matmul %{{.*}}, %{{.*}} trans_a wide : {{.*}} -> tensor<8x8xf32>
+// CHECK: %[[PARTS:.*]]:2 = blu.split %[[DW]] dim = 0 [5, 3] : (tensor<8x8xf32>) -> (tensor<5x8xf32>, tensor<3x8xf32>)
+// CHECK: blu.return %{{.*}}, %[[PARTS]]#0 : tensor<f32>, tensor<5x8xf32>
+blu.step @padded program(train) (%w: tensor<5x8xf32> {blu.tensor = {name = "w", role = "param"}},
+                                 %x: tensor<4x8xbf16> {blu.tensor = {name = "x", role = "input"}})
+    -> (tensor<f32> {blu.tensor = {name = "loss", role = "output"}}) {
+  %n = blu.cast %w : tensor<5x8xf32> to tensor<5x8xbf16>
+  %z = blu.constant dense<0.0> : tensor<3x8xbf16>
+  %p = blu.concat dim = 0 %n, %z : (tensor<5x8xbf16>, tensor<3x8xbf16>) -> tensor<8x8xbf16>
+  %y = blu.linear %x, %p : (tensor<4x8xbf16>, tensor<8x8xbf16>) -> tensor<4x8xbf16>
+  %y32 = blu.cast %y : tensor<4x8xbf16> to tensor<4x8xf32>
+  %l = blu.reduce_sum %y32 [0, 1] : (tensor<4x8xf32>) -> tensor<f32>
+  blu.return %l : tensor<f32>
+}

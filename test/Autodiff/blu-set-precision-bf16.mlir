@@ -138,3 +138,29 @@ blu.model @kept(%d: tensor<4x4xf64> {blu.name = "d"}, %x: tensor<4x4xbf16> {blu.
   %z = blu.neg %w : tensor<4x4xf32>
   blu.return %y, %z : tensor<4x4xf64>, tensor<4x4xf32>
 }
+
+// -----
+
+// A weight with padding is rounded part by part, the bias too.
+// CHECK-LABEL: blu.model @padded
+// CHECK: %[[W:.*]] = blu.param "w"
+// CHECK: %[[WN:.*]] = blu.cast %[[W]] : tensor<61x8xf32> to tensor<61x8xbf16>
+// CHECK: %[[B:.*]] = blu.param "b"
+// CHECK: %[[BN:.*]] = blu.cast %[[B]]
+// CHECK: %[[Z:.*]] = blu.constant dense<0.000000e+00> : tensor<3x8xbf16>
+// CHECK: %[[P:.*]] = blu.concat dim = 0 %[[WN]], %[[Z]] : (tensor<61x8xbf16>, tensor<3x8xbf16>) -> tensor<64x8xbf16>
+// CHECK: %[[C:.*]] = blu.concat dim = 0 %[[BN]], %{{.*}} : (tensor<61xbf16>, tensor<3xbf16>) -> tensor<64xbf16>
+// CHECK-NOT: tensor<64x8xf32>
+// CHECK: blu.linear %{{.*}}, %[[P]] : (tensor<4x8xbf16>, tensor<64x8xbf16>) -> tensor<4x64xbf16>
+// CHECK: blu.cross_entropy %{{.*}} classes = 61 : (tensor<4x64xbf16>, tensor<4xi32>) -> tensor<f32>
+blu.model @padded(%x: tensor<4x8xf32> {blu.name = "x"}, %t: tensor<4xi32> {blu.name = "t"}) -> (tensor<f32> {blu.name = "loss"}) {
+  %w = blu.param "w" init(#blu.zeros) : tensor<61x8xf32>
+  %b = blu.param "b" init(#blu.zeros) : tensor<61xf32>
+  %z = blu.constant dense<0.0> : tensor<3x8xf32>
+  %y = blu.constant dense<0.0> : tensor<3xf32>
+  %p = blu.concat dim = 0 %w, %z : (tensor<61x8xf32>, tensor<3x8xf32>) -> tensor<64x8xf32>
+  %c = blu.concat dim = 0 %b, %y : (tensor<61xf32>, tensor<3xf32>) -> tensor<64xf32>
+  %l = blu.linear %x, %p, %c : (tensor<4x8xf32>, tensor<64x8xf32>, tensor<64xf32>) -> tensor<4x64xf32>
+  %loss = blu.cross_entropy %l, %t ignore_index = -1 reduction(mean) classes = 61 : (tensor<4x64xf32>, tensor<4xi32>) -> tensor<f32>
+  blu.return %loss : tensor<f32>
+}

@@ -103,3 +103,18 @@ blu.step @cross_entropy program(train) (%x: tensor<6x9xf32> {blu.tensor = {name 
   %0 = blu.cross_entropy %x, %t ignore_index = -100 reduction(mean) : (tensor<6x9xf32>, tensor<6xi32>) -> tensor<f32>
   blu.return %0 : tensor<f32>
 }
+
+// Padding is below every class, in the gradient and in the loss.
+// CHECK-LABEL: func.func @cross_entropy_classes
+// CHECK: blurt.group "cross_entropy_grad" domain [6, 16]
+// CHECK: %[[IN:.*]] = arith.cmpi slt, %{{.*}}, %{{.*}} : i64
+// CHECK: %[[LOWEST:.*]] = arith.constant 0xFF800000 : f32
+// CHECK: %[[Z:.*]] = arith.select %[[IN]], %{{.*}}, %[[LOWEST]] : f32
+// CHECK: %[[MAX:.*]] = blurt.reduce max %[[Z]]
+// CHECK: arith.subf %[[Z]], %[[MAX]]
+
+blu.step @cross_entropy_classes program(train) (%x: tensor<6x16xf32> {blu.tensor = {name = "x", role = "input"}}, %t: tensor<6xi32> {blu.tensor = {name = "t", role = "input"}}, %g: tensor<f32> {blu.tensor = {name = "g", role = "input"}})
+    -> (tensor<6x16xf32> {blu.tensor = {name = "r0", role = "output"}}) {
+  %0 = blu.cross_entropy_grad %x, %t, %g ignore_index = -100 classes = 9 : (tensor<6x16xf32>, tensor<6xi32>, tensor<f32>) -> tensor<6x16xf32>
+  blu.return %0 : tensor<6x16xf32>
+}

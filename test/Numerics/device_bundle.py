@@ -7,6 +7,7 @@ usage: device_bundle.py --bin DIR --text FILE --out DIR [--arch LIST]
 Leaves in DIR, beside the scripts that run there:
   ops-f32, ops-bf16   the golden op cases (device_check.py)
   attention           attention with many heads (device_attention.py)
+  vocabulary          a GPT-2 with padded logits (device_vocabulary.py)
   golden-P            the golden GPT-2 in each precision (gpt2_train.py)
   text                a small GPT-2 on FILE's bytes, with the metrics of the CPU
                       program in f32 and in f64, its evaluation and its
@@ -67,6 +68,8 @@ def main():
         run(*script("ops.py"), *flags, *cuda, "--prepare", out(f"ops-{dtype}"))
     where = ("--prepare", "--arch", args.arch, out("attention"))
     run(*script("device_attention.py"), *where)
+    where = ("--prepare", "--arch", args.arch, out("vocabulary"))
+    run(*script("device_vocabulary.py"), *where)
     for precision in ("fp32", "tf32", "bf16"):
         flags = ("--precision", precision, f"--compile-flag=--arch={args.arch}")
         where = ("--phase", "prepare", "--folder", out(f"golden-{precision}"))

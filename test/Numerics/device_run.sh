@@ -38,6 +38,7 @@ for dtype in f32 bf16; do
   part "ops in $dtype" python3 device_check.py "ops-$dtype"
 done
 part 'attention with many heads' python3 device_attention.py attention
+part 'padded vocabulary' python3 device_vocabulary.py vocabulary
 for precision in fp32 tf32 bf16; do
   where=(--precision "$precision" --folder "golden-$precision")
   part "golden run in $precision" python3 gpt2_train.py "${where[@]}" --phase run

@@ -120,6 +120,11 @@ int main(int argc, char **argv) {
   auto lossHead = flag("loss-head-bytes",
                        "most bytes of logits at a time in training; 0: all",
                        stages.lossHeadBytes, "N");
+  auto padVocab =
+      flag("pad-vocab",
+           "compute a number of logits that is a multiple of this (default: 64 "
+           "on cuda); 0: as many as there are classes",
+           stages.padVocab, "N");
   auto limit =
       flag("memory-limit", "refuse a plan with a larger arena (KiB, MiB, GiB)",
            memoryLimit, "BYTES");

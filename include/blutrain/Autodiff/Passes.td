@@ -41,6 +41,33 @@ def InstantiateProgramsPass : Pass<"blu-instantiate-programs", "::mlir::ModuleOp
   let dependentDialects = ["::mlir::blu::BluDialect"];
 }
 
+def PadVocabularyPass : Pass<"blu-pad-vocabulary", "::mlir::ModuleOp"> {
+  let summary = "logits of an aligned number of columns";
+  let description = [{
+    Where what a product computes goes into a `blu.cross_entropy`, and the number of
+    classes is no multiple of 8, zeros are appended to the weight (and the bias) up
+    to a multiple of `multiple`, unless that is more than a sixteenth of the classes. The
+    loss is told how many of the columns are `classes`; whatever else reads the
+    logits gets a slice of them. Parameters stay what they are: the padding is of
+    the value that the product reads.
+
+    ```mlir
+    %z = blu.linear %x, %w : (tensor<8x4xf32>, tensor<61x4xf32>) -> tensor<8x61xf32>
+    %l = blu.cross_entropy %z, %t ignore_index = -100 reduction(mean) : …
+    // multiple=64 becomes
+    %0 = blu.constant dense<0.0> : tensor<3x4xf32>
+    %v = blu.concat dim = 0 %w, %0 : (tensor<61x4xf32>, tensor<3x4xf32>) -> tensor<64x4xf32>
+    %z = blu.linear %x, %v : (tensor<8x4xf32>, tensor<64x4xf32>) -> tensor<8x64xf32>
+    %l = blu.cross_entropy %z, %t ignore_index = -100 reduction(mean) classes = 61 : …
+    ```
+  }];
+  let options = [Option<"multiple", "multiple", "int64_t", /*default=*/"64",
+                        "columns are a multiple of this; 0 disables the pass">];
+  let statistics = [Statistic<"numPadded", "padded",
+                              "products with padded columns">];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
 def SetPrecisionPass : Pass<"blu-set-precision", "::mlir::ModuleOp"> {
   let summary = "element types by precision policy";
   let description = [{

@@ -47,6 +47,9 @@ struct StageOptions {
   std::string remat = "cheap";
   /// Most bytes of logits a chunk; 0: no chunks, negative: as suits the target.
   int64_t lossHeadBytes = -1;
+  /// What the columns of logits become a multiple of; 0: they stay what they
+  /// are, negative: as suits the target.
+  int64_t padVocab = -1;
   int64_t memoryLimit = 0; ///< bytes, 0: none
   bool vjp = false;        ///< compile the vector-Jacobian product
   bool debugMemory = false;

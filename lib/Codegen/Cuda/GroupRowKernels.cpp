@@ -100,7 +100,7 @@ SmallVector<Value> DeviceGroupEmitter::forVectors(
   int64_t trip = schedule.threads * kRowUnroll;
   values.push_back(b.add(first, lane));
   bool anchored = false;
-  auto emit = [&](Value end, int64_t count) {
+  auto emit = [&](Value end, int64_t count, int64_t below) {
     scf::ForOp vectors =
         b.loop(values.back(), end, count * schedule.threads, values);
     if (!anchored)
@@ -118,7 +118,8 @@ SmallVector<Value> DeviceGroupEmitter::forVectors(
       inner[i].anchor = yield;
       points.push_back({{&task, &inner[i], &loop, &inner[i]},
                         b.mul(vector, schedule.width),
-                        {}});
+                        {},
+                        below});
     }
     next = body(points, yield, std::move(next));
     b.setInsertionPoint(yield);
@@ -128,9 +129,16 @@ SmallVector<Value> DeviceGroupEmitter::forVectors(
     b.setInsertionPoint(after);
     values = llvm::to_vector_of<Value>(vectors.getResults());
   };
-  if (schedule.vectors >= 2 * trip * schedule.splits)
-    emit(b.sub(last, b.i64(trip - schedule.threads)), kRowUnroll);
-  emit(last, 1);
+  if (schedule.vectors >= 2 * trip * schedule.splits) {
+    // Where no more is masked than a trip at the end, the trips before it need
+    // no masks.
+    int64_t whole = getUnmasked() / schedule.width;
+    bool hasTail = whole < schedule.vectors && whole + trip >= schedule.vectors;
+    Value end = hasTail ? b.min(last, b.i64(whole)) : last;
+    emit(b.sub(end, b.i64(trip - schedule.threads)), kRowUnroll,
+         hasTail ? whole * schedule.width : 0);
+  }
+  emit(last, 1, 0);
   values.pop_back();
   return values;
 }

@@ -16,6 +16,19 @@ static Value isIgnored(Body &b, Value label, int64_t ignore) {
                    b.integer(label.getType(), ignore));
 }
 
+/// An element of a row, -∞ in the padding behind `classes`.
+template <typename OpTy>
+static Value maskPadding(Body &b, OpTy op, Value logit) {
+  if (!op.getClasses())
+    return logit;
+  Type i64 = IntegerType::get(op.getContext(), 64);
+  Value isClass = b.compare(ComparePredicate::LT, b.index(1),
+                            b.integer(i64, *op.getClasses()));
+  return b.select(
+      isClass, logit,
+      b.constant(logit.getType(), -std::numeric_limits<double>::infinity()));
+}
+
 /// A group over rows gives one loss a row; all are then reduced.
 static LoweringResult lowerCrossEntropy(blu::CrossEntropyOp op, Lowering &l) {
   auto [rows, width] = rowsOf(op.getLogits().getType());
@@ -33,8 +46,9 @@ static LoweringResult lowerCrossEntropy(blu::CrossEntropyOp op, Lowering &l) {
   group.output(perRow ? element : compute, {0});
   blurt::GroupOp losses =
       group.build([&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
-        Value max = b.reduceMax(in[0]);
-        Value sum = b.reduceSum(b.exp(b.sub(in[0], max)));
+        Value logit = maskPadding(b, op, in[0]);
+        Value max = b.reduceMax(logit);
+        Value sum = b.reduceSum(b.exp(b.sub(logit, max)));
         Value ignored = isIgnored(b, in[1], ignore);
         // An ignored label may be no position of the row.
         Value label = b.select(ignored, b.integer(i64, 0),
@@ -85,8 +99,9 @@ static LoweringResult lowerCrossEntropyGrad(blu::CrossEntropyGradOp op,
   blurt::GroupOp result =
       group.build([&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
         Type compute = in[0].getType();
-        Value max = b.reduceMax(in[0]);
-        Value e = b.exp(b.sub(in[0], max));
+        Value logit = maskPadding(b, op, in[0]);
+        Value max = b.reduceMax(logit);
+        Value e = b.exp(b.sub(logit, max));
         Value scale = b.div(b.constant(compute, 1), b.reduceSum(e));
         Value ignored = isIgnored(b, in[1], ignore);
         Value isLabel = b.compare(ComparePredicate::EQ, b.index(1),

@@ -25,6 +25,14 @@ func.func @cross_entropy_none(%x: tensor<11x29xf32>, %t: tensor<11xi32>) {
   return
 }
 
+// CHECK-LABEL: func.func @cross_entropy_classes(
+// CHECK-SAME: %[[X:.+]]: tensor<11x32xf32>, %[[T:.+]]: tensor<11xi32>
+// CHECK: blu.cross_entropy %[[X]], %[[T]] ignore_index = -100 reduction(none) classes = 29 : (tensor<11x32xf32>, tensor<11xi32>) -> tensor<11xf32>
+func.func @cross_entropy_classes(%x: tensor<11x32xf32>, %t: tensor<11xi32>) {
+  %y = blu.cross_entropy %x, %t ignore_index = -100 reduction(none) classes = 29 : (tensor<11x32xf32>, tensor<11xi32>) -> tensor<11xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @cross_entropy_bf16(
 // CHECK-SAME: %[[X:.+]]: tensor<11x29xbf16>, %[[T:.+]]: tensor<11xi32>
 // CHECK: blu.cross_entropy %[[X]], %[[T]] ignore_index = -100 reduction(mean) : (tensor<11x29xbf16>, tensor<11xi32>) -> tensor<f32>

@@ -97,6 +97,7 @@ def invalid():
         (r"--dropout: expected .*got -0.5", *SIZES, "--dropout=-0.5"),
         (r"--dropout: expected .*got nan", *SIZES, "--dropout=nan"),
         (r"--loss-head-bytes: expected .*got -5", *SIZES, "--loss-head-bytes=-5"),
+        (r"--pad-vocab: expected .*got -2", *SIZES, "--pad-vocab=-2"),
         (r"--memory-limit: .*got '1XB'", *SIZES, "--memory-limit=1XB"),
         (r"--memory-limit: .*got '-1'", *SIZES, "--memory-limit=-1"),
         (r"--compile-to: expected blu, .*got 'x'", *SIZES, "--compile-to=x"),
