@@ -20,13 +20,16 @@
 // CHECK: %[[BELOW:.*]] = blu.compare lt %[[FINITE]], %loss_limit
 // CHECK: %[[NUMBER:.*]] = blu.select %[[BELOW]],
 // CHECK: %[[OK:.*]] = blu.compare lt %[[NUMBER]], %norm_limit
+// CHECK: %[[MORE:.*]] = blu.add %moment1.updates, %{{.*}} : (tensor<i64>, tensor<i64>) -> tensor<i64>
+// CHECK: %[[T:.*]] = blu.select %[[OK]], %[[MORE]], %moment1.updates
 // CHECK: %[[GW:.*]] = blu.mul %gw, %[[S]]
-// CHECK: blu.adamw %w, %[[GW]], {{.*}} decay when %[[OK]] : tensor<2x3xf32>
+// CHECK: blu.adamw %w, %[[GW]], {{.*}} step %[[T]] {{.*}} decay when %[[OK]] : tensor<2x3xf32>
 // CHECK: %[[GB:.*]] = blu.mul %gb, %[[S]]
-// CHECK: blu.adamw %b, %[[GB]], {{.*}} weight_decay %weight_decay when %[[OK]] : tensor<3xf32>
+// CHECK: blu.adamw %b, %[[GB]], {{.*}} step %[[T]] {{.*}} weight_decay %weight_decay when %[[OK]] : tensor<3xf32>
 
 // SGD-LABEL: blu.step @train
 // SGD-NOT: role = "moment2"
+// SGD-NOT: updates
 // SGD: blu.sgd %w, {{.*}} momentum %momentum weight_decay %weight_decay decay when %{{.*}} : tensor<2x3xf32>
 
 // The last group wins, for each factor by itself.

@@ -8,6 +8,7 @@
 #include "blurt/Error.h"
 #include "blurt/Program.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -142,19 +143,22 @@ nlohmann::ordered_json blurt::productKey(const blurt_device_gemm &g) {
   key["trans_a"] = g.trans_a != 0;
   key["trans_b"] = g.trans_b != 0;
   key["accumulate"] = g.accumulate != 0;
-  const std::pair<const char *, int64_t> numbers[] = {{"batch", g.batch},
-                                                      {"m", g.m},
-                                                      {"n", g.n},
-                                                      {"k", g.k},
-                                                      {"lda", g.lda},
-                                                      {"ldb", g.ldb},
-                                                      {"ldc", g.ldc},
-                                                      {"stride_a", g.stride_a},
-                                                      {"stride_b", g.stride_b},
-                                                      {"stride_c", g.stride_c},
-                                                      {"align_a", g.align_a},
-                                                      {"align_b", g.align_b},
-                                                      {"align_c", g.align_c}};
+  // No algorithm asks for more, and where operands lie moves with the plan.
+  auto alignment = [](int64_t bytes) { return std::min<int64_t>(bytes, 16); };
+  const std::pair<const char *, int64_t> numbers[] = {
+      {"batch", g.batch},
+      {"m", g.m},
+      {"n", g.n},
+      {"k", g.k},
+      {"lda", g.lda},
+      {"ldb", g.ldb},
+      {"ldc", g.ldc},
+      {"stride_a", g.stride_a},
+      {"stride_b", g.stride_b},
+      {"stride_c", g.stride_c},
+      {"align_a", alignment(g.align_a)},
+      {"align_b", alignment(g.align_b)},
+      {"align_c", alignment(g.align_c)}};
   for (auto [name, value] : numbers)
     key[name] = value;
   return key;

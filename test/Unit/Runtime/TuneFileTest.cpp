@@ -69,6 +69,22 @@ TEST(TuneFile, FindsProducts) {
   EXPECT_FALSE(TuneFile("t.json", less).find(product(2)));
 }
 
+TEST(TuneFile, KnowsProductsOfOtherPlans) {
+  // Operands that begin at multiples of 16 bytes, of which only that counts.
+  auto at = [](int32_t alignment) {
+    blurt_device_gemm g = product(2);
+    g.align_a = g.align_b = g.align_c = alignment;
+    return g;
+  };
+  ordered_json file = fileOf(1);
+  file["problems"][0]["problem"] = productKey(at(256));
+  const std::string text = file.dump();
+  TuneFile read("t.json", text);
+  EXPECT_TRUE(read.find(at(16)));
+  EXPECT_TRUE(read.find(at(64)));
+  EXPECT_FALSE(read.find(at(8)));
+}
+
 TEST(TuneFile, RefusesOtherFiles) {
   for (const ordered_json &file :
        {ordered_json(1), ordered_json::array(), ordered_json::object(),
