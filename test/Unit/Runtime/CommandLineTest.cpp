@@ -347,7 +347,7 @@ TEST_F(CommandLine, BadUseExitsWithOne) {
               "--momentum: this program (optimizer adamw) does not read");
   expectError(train + "--clip 1", 1, "--clip: this program", "-plain");
   for (const char *flag : {"--timeout 3", "--devices 2"})
-    expectError(train + flag, 1, "not supported by this build");
+    expectError(train + flag, 1, "needs a program for several devices");
   expectError(train + "--tune f.json", 1, "--tune: not needed for target cpu");
   expectError("tune -o f.json", 1, "tune: not needed for target cpu");
 }
