@@ -27,6 +27,7 @@
 #include "blurt/Weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
@@ -225,16 +226,28 @@ void readOptions(const std::string &path) {
 
 const blurt_program &smallProgram() {
   static const int64_t matrix[] = {2, 2}, vector[] = {3};
-  static const blurt_tensor state[] = {{"wte", "wte.weight", BLURT_PARAM,
-                                        BLURT_F32, 2, 1, matrix, 0, 0, 0, 0, 0,
-                                        0, 0, 0},
-                                       {"v", "v", BLURT_PARAM, BLURT_F32, 1, 0,
-                                        vector, 16, 0, 0, 0, 0, 0, 0, 0}};
+  static const std::array<blurt_tensor, 2> state = [] {
+    std::array<blurt_tensor, 2> made = {};
+    made[0].name = "wte";
+    made[0].export_name = "wte.weight";
+    made[0].rank = 2;
+    made[0].export_transpose = 1;
+    made[0].shape = matrix;
+    made[1].name = made[1].export_name = "v";
+    made[1].rank = 1;
+    made[1].shape = vector;
+    made[1].offset = 16;
+    for (blurt_tensor &tensor : made) {
+      tensor.role = BLURT_PARAM;
+      tensor.dtype = BLURT_F32;
+    }
+    return made;
+  }();
   static const blurt_key_value notes[] = {{"heads", "2"}};
   static const blurt_program program = [] {
     blurt_program made = {};
     made.name = "test";
-    made.state = state;
+    made.state = state.data();
     made.num_state = 2;
     made.state_bytes = 28;
     made.metadata = notes;
