@@ -113,26 +113,13 @@ struct AppendOptimizer
   }
 
   LogicalResult appendTo(StepOp step, MutableArrayRef<ParamGroup> groups) {
-    struct Update {
-      unsigned param;
-      Value grad;
-    };
-    SmallVector<Update> updates;
+    FailureOr<SmallVector<StepGradient>> updates = getGradients(step);
+    if (failed(updates))
+      return failure();
     SmallVector<Value> grads;
-    for (unsigned i = 0, e = step.getResultTypes().size(); i < e; ++i) {
-      auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");
-      if (!info || info.getAs<StringAttr>("role").getValue() != "gradient")
-        continue;
-      StringRef name = info.getAs<StringAttr>("name").getValue();
-      Value param = findArgument(step, "param", name);
-      if (!param)
-        return step.emitOpError()
-               << "has a gradient of '" << name << "', but no such parameter";
-      grads.push_back(step.getTerminator()->getOperand(i));
-      updates.push_back(
-          {cast<BlockArgument>(param).getArgNumber(), grads.back()});
-    }
-    if (updates.empty())
+    for (const StepGradient &gradient : *updates)
+      grads.push_back(gradient.value);
+    if (updates->empty())
       return step.emitOpError("has no gradients; the model has no parameters "
                               "to train");
     OpBuilder b(step.getTerminator());
@@ -155,31 +142,31 @@ struct AppendOptimizer
     Value apply = buildGuard(step, gb, norm);
     Value number =
         optimizer == "adamw" ? countUpdate(step, gb, apply) : Value();
-    for (Update update : updates) {
+    for (const StepGradient &update : *updates) {
+      unsigned at = update.param.getArgNumber();
       // Scaling by 1 changes nothing, so clipping has no branch.
-      Value grad = gb.mul(update.grad, scale);
-      auto info =
-          step.getArgAttrOfType<DictionaryAttr>(update.param, "blu.tensor");
+      Value grad = gb.mul(update.value, scale);
+      auto info = step.getArgAttrOfType<DictionaryAttr>(at, "blu.tensor");
       auto [rateFactor, decayFactor] = findFactors(info, groups);
       Value itsRate = scaled(rates, rateFactor);
       Value itsDecay = scaled(decays, decayFactor);
       bool decaysAtAll = decayFactor != 0;
-      Value param = step.getArgument(update.param);
-      unsigned m = addMoment(step, update.param, "moment1");
+      Value param = update.param;
+      unsigned m = addMoment(step, at, "moment1");
       if (optimizer == "sgd") {
         auto sgd = SgdOp::create(b, loc, param, grad, step.getArgument(m),
                                  itsRate, getScalar(step, "momentum", f64),
                                  itsDecay, apply, decaysAtAll);
-        addDonation(step, sgd.getNewParam(), update.param);
+        addDonation(step, sgd.getNewParam(), at);
         addDonation(step, sgd.getNewM(), m);
         continue;
       }
-      unsigned v = addMoment(step, update.param, "moment2");
+      unsigned v = addMoment(step, at, "moment2");
       auto adamw = AdamWOp::create(
           b, loc, param, grad, step.getArgument(m), step.getArgument(v), number,
           itsRate, getScalar(step, "beta1", f64), getScalar(step, "beta2", f64),
           getScalar(step, "eps", f64), itsDecay, apply, decaysAtAll);
-      addDonation(step, adamw.getNewParam(), update.param);
+      addDonation(step, adamw.getNewParam(), at);
       addDonation(step, adamw.getNewM(), m);
       addDonation(step, adamw.getNewV(), v);
     }

@@ -64,6 +64,25 @@ Value blutrain::findArgument(StepOp step, StringRef role, StringRef name) {
   return nullptr;
 }
 
+FailureOr<SmallVector<StepGradient>> blutrain::getGradients(StepOp step) {
+  SmallVector<StepGradient> gradients;
+  for (unsigned i = 0, e = step.getResultTypes().size(); i < e; ++i) {
+    auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");
+    if (!info || info.getAs<StringAttr>("role").getValue() != "gradient")
+      continue;
+    StringRef name = info.getAs<StringAttr>("name").getValue();
+    Value param = findArgument(step, "param", name);
+    if (!param)
+      return step.emitOpError()
+             << "has a gradient of '" << name << "', but no such parameter";
+    auto count = info.getAs<IntegerAttr>("stack_count");
+    gradients.push_back({i, cast<BlockArgument>(param),
+                         step.getTerminator()->getOperand(i),
+                         count && count.getInt() > 0});
+  }
+  return gradients;
+}
+
 Value blutrain::addArgument(StepOp step, Type type, DictionaryAttr info) {
   Builder b(step.getContext());
   unsigned index = step.getNumArguments();

@@ -81,20 +81,12 @@ private:
 } // namespace
 
 LogicalResult Reducer::collect() {
-  for (unsigned i = 0, e = step.getResultTypes().size(); i < e; ++i) {
-    auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");
-    if (!info || info.getAs<StringAttr>("role").getValue() != "gradient")
-      continue;
-    StringRef name = info.getAs<StringAttr>("name").getValue();
-    Value param = findArgument(step, "param", name);
-    if (!param)
-      return step.emitOpError()
-             << "has a gradient of '" << name << "', but no such parameter";
-    auto count = info.getAs<IntegerAttr>("stack_count");
-    gradients.push_back({i, cast<BlockArgument>(param),
-                         step.getTerminator()->getOperand(i),
-                         count && count.getInt() > 0, Value()});
-  }
+  FailureOr<SmallVector<StepGradient>> found = getGradients(step);
+  if (failed(found))
+    return failure();
+  for (const StepGradient &gradient : *found)
+    gradients.push_back({gradient.result, gradient.param, gradient.value,
+                         gradient.isStacked, Value()});
   return success();
 }
 

@@ -29,6 +29,18 @@ llvm::StringRef argumentRole(mlir::blu::StepOp step, unsigned i);
 mlir::Value findArgument(mlir::blu::StepOp step, llvm::StringRef role,
                          llvm::StringRef name);
 
+struct StepGradient {
+  unsigned result;
+  mlir::BlockArgument param;
+  mlir::Value value;
+  bool isStacked; ///< dim 0 is the iteration of a stack
+};
+
+/// The results of role `gradient`, each with its parameter. Fails, with an
+/// error at the step, if there is none of that name.
+mlir::FailureOr<llvm::SmallVector<StepGradient>>
+getGradients(mlir::blu::StepOp step);
+
 /// Appends an argument.
 mlir::Value addArgument(mlir::blu::StepOp step, mlir::Type type,
                         mlir::DictionaryAttr info);

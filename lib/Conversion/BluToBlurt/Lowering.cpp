@@ -152,6 +152,16 @@ Value Body::shiftRight(Value x, int64_t bits) {
   return arith::ShRUIOp::create(b, loc, x, integer(x.getType(), bits));
 }
 
+Value Body::splitMix(Value x) {
+  Type i64 = x.getType();
+  Value z = add(x, integer(i64, int64_t(0x9e3779b97f4a7c15)));
+  z = mul(bitXor(z, shiftRight(z, 30)),
+          integer(i64, int64_t(0xbf58476d1ce4e5b9)));
+  z = mul(bitXor(z, shiftRight(z, 27)),
+          integer(i64, int64_t(0x94d049bb133111eb)));
+  return bitXor(z, shiftRight(z, 31));
+}
+
 Value Body::cast(Value value, Type from, Type to) {
   Type source = value.getType(), target = GroupOp::getScalarType(to);
   if (to.isInteger(1)) {

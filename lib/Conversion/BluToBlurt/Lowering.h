@@ -66,6 +66,7 @@ public:
   Value bitAnd(Value x, Value y);
   Value bitXor(Value x, Value y);
   Value shiftRight(Value x, int64_t bits); ///< logical
+  Value splitMix(Value x); ///< a step of SplitMix64 from the state x, an i64
 
   /// `value`, the scalar of elements of type `from`, as the scalar of elements
   /// of type `to`.

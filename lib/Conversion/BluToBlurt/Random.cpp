@@ -11,17 +11,6 @@
 using namespace mlir;
 using namespace blutrain;
 
-/// A step of SplitMix64 from the state x.
-static Value mix(Body &b, Value x) {
-  Type i64 = x.getType();
-  Value z = b.add(x, b.integer(i64, int64_t(0x9e3779b97f4a7c15)));
-  z = b.mul(b.bitXor(z, b.shiftRight(z, 30)),
-            b.integer(i64, int64_t(0xbf58476d1ce4e5b9)));
-  z = b.mul(b.bitXor(z, b.shiftRight(z, 27)),
-            b.integer(i64, int64_t(0x94d049bb133111eb)));
-  return b.bitXor(z, b.shiftRight(z, 31));
-}
-
 static LoweringResult lowerDropout(blu::DropoutOp op, Lowering &l) {
   double rate = op.getRate().convertToDouble();
   if (rate == 0)
@@ -38,7 +27,7 @@ static LoweringResult lowerDropout(blu::DropoutOp op, Lowering &l) {
   blurt::GroupOp result =
       group.build([&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
         Type i64 = l.builder.getI64Type(), compute = in[0].getType();
-        Value bits = b.bitAnd(mix(b, b.add(mix(b, in[1]), b.index(0))),
+        Value bits = b.bitAnd(b.splitMix(b.add(b.splitMix(in[1]), b.index(0))),
                               b.integer(i64, 0xffffff));
         // bits·2^-24 ≥ rate, in integers.
         Value threshold = b.integer(i64, int64_t(std::ceil(rate * 0x1p24)));
@@ -62,9 +51,9 @@ static LoweringResult lowerRandomKey(blu::RandomKeyOp op, Lowering &l) {
       group
           .build([&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
             Value iteration = in.size() > 2 ? in[2] : b.integer(i64, 0);
-            Value key = mix(b, b.add(mix(b, in[0]), in[1]));
-            key = mix(b, b.add(key, b.integer(i64, op.getSite())));
-            return {mix(b, b.add(key, iteration))};
+            Value key = b.splitMix(b.add(b.splitMix(in[0]), in[1]));
+            key = b.splitMix(b.add(key, b.integer(i64, op.getSite())));
+            return {b.splitMix(b.add(key, iteration))};
           })
           .getResult(0)};
 }

@@ -25,17 +25,6 @@ static LoweringResult lowerAllReduce(blu::AllReduceOp op, Lowering &) {
                         "removed it");
 }
 
-/// A step of SplitMix64, as blu.dropout describes it.
-static Value mix(Body &b, Value x) {
-  Type i64 = x.getType();
-  Value z = b.add(x, b.integer(i64, int64_t(0x9e3779b97f4a7c15)));
-  z = b.mul(b.bitXor(z, b.shiftRight(z, 30)),
-            b.integer(i64, int64_t(0xbf58476d1ce4e5b9)));
-  z = b.mul(b.bitXor(z, b.shiftRight(z, 27)),
-            b.integer(i64, int64_t(0x94d049bb133111eb)));
-  return b.bitXor(z, b.shiftRight(z, 31));
-}
-
 /// x with `y = x ^ x >> bits`.
 static Value unshift(Body &b, Value y, int64_t bits) {
   Value x = y;
@@ -63,7 +52,7 @@ static LoweringResult lowerShiftKey(blu::ShiftKeyOp op, Lowering &l) {
   return SmallVector<Value>{
       group
           .build([&](Body &b, ArrayRef<Value> in) -> SmallVector<Value> {
-            return {unmix(b, b.add(mix(b, in[0]), in[1]))};
+            return {unmix(b, b.add(b.splitMix(in[0]), in[1]))};
           })
           .getResult(0)};
 }
