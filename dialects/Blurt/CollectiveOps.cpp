@@ -29,6 +29,16 @@ CollectiveOp::Transfer CollectiveOp::getTransfer(unsigned i) {
   return {batch, whole.getNumElements() / rows, piece.getNumElements() / rows};
 }
 
+int64_t CollectiveOp::getPieceBytes() {
+  int64_t bytes = 0;
+  for (unsigned i = 0, e = getInputs().size(); i < e; ++i) {
+    Transfer transfer = getTransfer(i);
+    bytes += transfer.batch * transfer.piece *
+             getElementBytes(getElementTypeOrSelf(getInputs()[i].getType()));
+  }
+  return bytes;
+}
+
 void CollectiveOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {

@@ -47,6 +47,8 @@ def Blurt_CollectiveOp : Blurt_Op<"collective", [
     Transfer getTransfer(unsigned i);
     /// The types of what is written, outs or results.
     ::mlir::TypeRange getOutputTypes();
+    /// Bytes that a device sends to each other one.
+    int64_t getPieceBytes();
   }];
 }
 

@@ -29,7 +29,8 @@ struct Gradient {
   BlockArgument param;
   Value whole; ///< what the optimizer uses
   bool isStacked;
-  Value piece; ///< a device's
+  bool isUnsharded; ///< every device has all of it
+  Value piece;      ///< a device's
 };
 
 /// Gradients that leave together: at the end of `block`, or behind the last of
@@ -85,8 +86,11 @@ LogicalResult Reducer::collect() {
   if (failed(found))
     return failure();
   for (const StepGradient &gradient : *found)
-    gradients.push_back({gradient.result, gradient.param, gradient.value,
-                         gradient.isStacked, Value()});
+    gradients.push_back(
+        {gradient.result, gradient.param, gradient.value, gradient.isStacked,
+         zero == 0 ||
+             step.getArgAttr(gradient.param.getArgNumber(), "blu.unsharded"),
+         Value()});
   return success();
 }
 
@@ -136,42 +140,47 @@ void Reducer::reduceBucket(BucketKey key, MutableArrayRef<Source> sources) {
     b.setInsertionPointToStart(key.first);
   Location loc = locs.front();
   auto scatter = ReduceScatterOp::create(b, loc, types, parts, "dp", size);
-  if (zero == 0) {
-    SmallVector<Type> wholes = llvm::to_vector(ValueRange(parts).getTypes());
-    auto gather =
-        AllGatherOp::create(b, loc, wholes, scatter.getResults(), "dp", size);
-    for (auto [source, whole] : llvm::zip_equal(sources, gather.getResults())) {
-      if (source.path.empty())
-        source.gradient->whole = whole;
-      else
-        source.path.front()
-            .getOwner()
-            ->getRegion(0)
-            .front()
-            .getTerminator()
-            ->setOperand(source.path.front().getResultNumber(), whole);
-      source.reduce.getResult(0).replaceAllUsesWith(
-          source.path.empty() ? whole : source.path.back());
-      if (!source.path.empty())
-        source.gradient->whole = source.path.back();
+  SmallVector<Source *> gathered;
+  SmallVector<Value> pieces;
+  SmallVector<Type> wholes;
+  for (auto [source, piece] : llvm::zip_equal(sources, scatter.getResults())) {
+    if (source.gradient->isUnsharded) {
+      gathered.push_back(&source);
+      pieces.push_back(piece);
+      wholes.push_back(source.part.getType());
+      continue;
     }
-  } else {
-    for (auto [source, piece] :
-         llvm::zip_equal(sources, scatter.getResults())) {
-      Value now = piece;
-      for (OpResult result : source.path) {
-        Operation *owner = result.getOwner();
-        owner->getRegion(0).front().getTerminator()->setOperand(
-            result.getResultNumber(), now);
-        auto type = cast<RankedTensorType>(now.getType());
-        result.setType(
-            isa<StackOp>(owner)
-                ? StackOp::stackedType(type, cast<StackOp>(owner).getCount())
-                : type);
-        now = result;
-      }
-      source.gradient->piece = now;
+    Value now = piece;
+    for (OpResult result : source.path) {
+      Operation *owner = result.getOwner();
+      owner->getRegion(0).front().getTerminator()->setOperand(
+          result.getResultNumber(), now);
+      auto type = cast<RankedTensorType>(now.getType());
+      result.setType(
+          isa<StackOp>(owner)
+              ? StackOp::stackedType(type, cast<StackOp>(owner).getCount())
+              : type);
+      now = result;
     }
+    source.gradient->piece = now;
+  }
+  if (gathered.empty())
+    return;
+  auto gather = AllGatherOp::create(b, loc, wholes, pieces, "dp", size);
+  for (auto [source, whole] : llvm::zip_equal(gathered, gather.getResults())) {
+    if (source->path.empty())
+      source->gradient->whole = whole;
+    else
+      source->path.front()
+          .getOwner()
+          ->getRegion(0)
+          .front()
+          .getTerminator()
+          ->setOperand(source->path.front().getResultNumber(), whole);
+    source->reduce.getResult(0).replaceAllUsesWith(
+        source->path.empty() ? whole : source->path.back());
+    if (!source->path.empty())
+      source->gradient->whole = source->path.back();
   }
 }
 
@@ -284,9 +293,13 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
 
 LogicalResult Reducer::shardOptimizer() {
   OpBuilder b(step.getTerminator());
+  SmallVector<Gradient *> cut;
   SmallVector<Value> params;
   SmallVector<Type> types;
   for (Gradient &gradient : gradients) {
+    if (gradient.isUnsharded)
+      continue;
+    cut.push_back(&gradient);
     params.push_back(gradient.param);
     types.push_back(pieceType(gradient.param, gradient.isStacked));
   }
@@ -302,29 +315,34 @@ LogicalResult Reducer::shardOptimizer() {
       LocalShardOp::create(b, step.getLoc(), types, params, "dp", size);
   DenseMap<Gradient *, std::pair<Value, Value>> updates; // old, piece of new
   SmallVector<Operation *> dead;
-  for (auto [gradient, piece] :
-       llvm::zip_equal(gradients, pieces.getResults())) {
+  for (auto [gradient, piece] : llvm::zip_equal(cut, pieces.getResults())) {
     Operation *update = nullptr;
-    for (Operation *user : gradient.whole.getUsers())
+    for (Operation *user : gradient->whole.getUsers())
       if (isa<MulOp>(user) && user->hasOneUse())
         update = *user->getUsers().begin();
     SmallVector<Value> updated;
-    if (failed(shardUpdate(gradient, piece, updated)))
+    if (failed(shardUpdate(*gradient, piece, updated)))
       return failure();
-    updates[&gradient] = {update->getResult(0), updated.front()};
+    updates[gradient] = {update->getResult(0), updated.front()};
     dead.push_back(update);
   }
   b.setInsertionPoint(step.getTerminator());
   for (auto &[key, bucket] : order) {
+    SmallVector<Gradient *> its;
     SmallVector<Value> news;
     SmallVector<Type> wholes;
     for (Gradient *gradient : bucket) {
+      if (gradient->isUnsharded)
+        continue;
+      its.push_back(gradient);
       news.push_back(updates[gradient].second);
       wholes.push_back(gradient->param.getType());
     }
+    if (its.empty())
+      continue;
     auto gather =
         AllGatherOp::create(b, step.getLoc(), wholes, news, "dp", size);
-    for (auto [gradient, whole] : llvm::zip_equal(bucket, gather.getResults()))
+    for (auto [gradient, whole] : llvm::zip_equal(its, gather.getResults()))
       updates[gradient].first.replaceAllUsesWith(whole);
   }
   // Whole gradients exist no more.
@@ -379,7 +397,10 @@ FailureOr<unsigned> Reducer::run() {
   for (auto &[key, sources] : buckets)
     reduceBucket(key, sources);
   replaceNorms();
-  if (zero >= 1 && !gradients.empty() && failed(shardOptimizer()))
+  bool isSharded = llvm::any_of(gradients, [](const Gradient &gradient) {
+    return !gradient.isUnsharded;
+  });
+  if (isSharded && failed(shardOptimizer()))
     return failure();
   for (auto &[key, sources] : buckets)
     for (Source &source : sources)

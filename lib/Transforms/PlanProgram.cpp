@@ -53,6 +53,7 @@ private:
                                 int64_t offset);
   DictionaryAttr describeEntry(const PlannedFunction &planned);
   void addStateOwners();
+  void addCollective(blurt::CollectiveOp op, const Timeline &timeline);
   void countKernels(func::FuncOp func, const Timeline &timeline);
   void setPlanHash();
 
@@ -226,6 +227,25 @@ LogicalResult ProgramPlanner::plan(func::FuncOp func) {
   return success();
 }
 
+void ProgramPlanner::addCollective(blurt::CollectiveOp op,
+                                   const Timeline &timeline) {
+  PlanCollective collective;
+  collective.kind = op.getKind().str();
+  collective.location = getLocationString(op->getLoc());
+  collective.entry = op->getParentOfType<func::FuncOp>().getName().str();
+  collective.axis = op.getAxis().str();
+  collective.size = static_cast<int64_t>(op.getSize());
+  collective.values = static_cast<int64_t>(op.getInputs().size());
+  collective.position = timeline.at(op);
+  for (Operation *parent = op->getParentOp();
+       auto loop = dyn_cast<blurt::LoopOp>(parent);
+       parent = parent->getParentOp())
+    collective.count *= static_cast<int64_t>(loop.getCount());
+  if (collective.kind != "local_shard")
+    collective.bytes = op.getPieceBytes() * (collective.size - 1);
+  report.collectives.push_back(std::move(collective));
+}
+
 void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
   llvm::MapVector<StringRef, int64_t> counts;
   auto add = [&](Operation *op, StringRef name, int64_t iterations) {
@@ -248,7 +268,7 @@ void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
     if (auto group = dyn_cast<blurt::GroupOp>(op))
       name = group.getKernel();
     else if (auto collective = dyn_cast<blurt::CollectiveOp>(op))
-      name = collective.getKind();
+      name = collective.getKind(), addCollective(collective, timeline);
     else if (isa<blurt::GemmOp, blurt::AttentionOp, blurt::AttentionGradOp,
                  blurt::ScatterAddOp, blurt::CacheUpdateOp>(op))
       name = op->getName().stripDialect();
@@ -389,6 +409,7 @@ FailureOr<PlanReport> ProgramPlanner::run() {
   if (!ok || failed(checkLimit()))
     return failure();
 
+  report.cost = computeCost(module, options.link, report);
   NamedAttrList program(module->getAttrOfType<DictionaryAttr>("blurt.program"));
   program.set("state_bytes", builder.getI64IntegerAttr(report.stateBytes));
   program.set("peak_bytes", builder.getI64IntegerAttr(report.peakBytes));

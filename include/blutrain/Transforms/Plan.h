@@ -15,6 +15,7 @@
 
 #include "blutrain/Analysis/Packing.h"
 #include "blutrain/Analysis/Placement.h"
+#include "blutrain/Transforms/CostSheet.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -36,6 +37,8 @@ struct PlanOptions {
   /// Emit calls of blurt_debug_finite.
   bool debugNonfinite = false;
   PackingOptions packing;
+  /// Between the devices of a mesh.
+  LinkModel link = LinkModel::getDefault("cpu");
 };
 
 /// One storage of the plan: who holds which bytes when.
@@ -86,6 +89,8 @@ struct PlanReport {
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> schedule; ///< by entry, in order
   std::vector<PlanReserve> reserves;
+  std::vector<PlanCollective> collectives; ///< by entry, in order
+  CostSheet cost;
   int64_t copies = 0; ///< copies that placement could not avoid
 };
 
@@ -95,7 +100,7 @@ mlir::FailureOr<PlanReport> planModule(mlir::ModuleOp module,
 
 /// Writes the report as one JSON object with the keys peak_bytes, lower_bound,
 /// state_bytes, copies, entries, owners, reserves, kernels, schedule and
-/// collectives (the last for others to fill).
+/// collectives, and for several devices cost.
 void writePlanReportJson(const PlanReport &report, llvm::raw_ostream &os);
 /// Writes it as a page that draws the arena over time and needs nothing else.
 void writePlanReportHtml(const PlanReport &report, llvm::raw_ostream &os);
