@@ -52,7 +52,7 @@ Value gatherAlone(OpBuilder &b, Value input, Value result, int64_t size) {
   int64_t piece = elementsOf(input) / rows, count = elementsOf(result) / rows;
   Value flat = gb.reshape(input, {rows, piece});
   SmallVector<Value> copies(size_t(size), flat);
-  Value all = ConcatOp::create(b, input.getLoc(), copies, 1);
+  Value all = ConcatOp::create(b, input.getLoc(), 1, copies);
   if (count < piece * size)
     all = SliceOp::create(b, input.getLoc(), all, 1, 0, count);
   return gb.reshape(all, out.getShape());

@@ -146,18 +146,20 @@ TEST_P(PlanMutationTest, EveryMistakeIsRejected) {
                << " by --verify-plan\n";
 }
 
+static std::string nameOf(const testing::TestParamInfo<Mutation> &info) {
+  constexpr const char *names[] = {"DroppedCollective", "WrongAxis",
+                                   "DoubledScale", "UnsyncedNorm",
+                                   "SwappedOrder"};
+  return names[size_t(info.param)];
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, PlanMutationTest,
                          testing::Values(Mutation::DroppedCollective,
                                          Mutation::WrongAxis,
                                          Mutation::DoubledScale,
                                          Mutation::UnsyncedNorm,
                                          Mutation::SwappedOrder),
-                         [](const testing::TestParamInfo<Mutation> &info) {
-                           constexpr const char *names[] = {
-                               "DroppedCollective", "WrongAxis", "DoubledScale",
-                               "UnsyncedNorm", "SwappedOrder"};
-                           return std::string(names[size_t(info.param)]);
-                         });
+                         nameOf);
 
 /// As they are, all programs pass, and also on a mesh with an axis that nothing
 /// is cut along.
