@@ -8,6 +8,7 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/GlobPattern.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -33,7 +34,7 @@ private:
                             size_t from, Layout &layout) const;
   LogicalResult readUnsharded(const llvm::json::Value &value, Location loc,
                               size_t from, Layout &layout) const;
-  static LogicalResult setPattern(Entry &entry);
+  static LogicalResult checkPattern(const Entry &entry);
 
   MLIRContext *context;
   StringRef path, text;
@@ -79,13 +80,12 @@ LogicalResult Layout::Reader::readDims(const llvm::json::Value &value,
   return success();
 }
 
-LogicalResult Layout::Reader::setPattern(Entry &entry) {
+LogicalResult Layout::Reader::checkPattern(const Entry &entry) {
   llvm::Expected<llvm::GlobPattern> pattern =
       llvm::GlobPattern::create(entry.name);
   if (!pattern)
     return emitError(entry.loc)
            << "'" << entry.name << "': " << llvm::toString(pattern.takeError());
-  entry.pattern = std::move(*pattern);
   return success();
 }
 
@@ -101,7 +101,7 @@ LogicalResult Layout::Reader::readSharded(const llvm::json::Value &value,
     size_t place = from;
     Entry entry{kind, StringRef(key).str(), find(key, place)};
     if (failed(readDims(dims, entry)) ||
-        (!isInput && failed(setPattern(entry))))
+        (!isInput && failed(checkPattern(entry))))
       return failure();
     layout.entries.push_back(std::move(entry));
   }
@@ -120,7 +120,7 @@ LogicalResult Layout::Reader::readUnsharded(const llvm::json::Value &value,
     size_t place = from;
     Entry entry{Entry::Kind::Unsharded, name.getAsString()->str(),
                 find(*name.getAsString(), place)};
-    if (failed(setPattern(entry)))
+    if (failed(checkPattern(entry)))
       return failure();
     layout.entries.push_back(std::move(entry));
   }
@@ -130,11 +130,12 @@ LogicalResult Layout::Reader::readUnsharded(const llvm::json::Value &value,
 LogicalResult Layout::Reader::read(Layout &layout) {
   llvm::Expected<llvm::json::Value> value = llvm::json::parse(text);
   if (!value) {
-    std::pair<unsigned, unsigned> place{1, 1};
+    std::pair<unsigned, unsigned> place{1, 0};
     std::string message;
     llvm::handleAllErrors(
         value.takeError(), [&](const llvm::json::ParseError &error) {
-          // "[LINE:COLUMN, byte=N]: what", as it logs itself.
+          // "[LINE:COLUMN, byte=N]: what", as it logs itself; columns from 0
+          // on.
           message = error.message();
           StringRef rest = message;
           if (rest.consume_front("[") &&
@@ -142,7 +143,7 @@ LogicalResult Layout::Reader::read(Layout &layout) {
             rest.consumeInteger(10, place.second);
           message = StringRef(message).split("]: ").second.str();
         });
-    return emitError(at(place.first, place.second))
+    return emitError(at(place.first, place.second + 1))
            << "expected JSON: " << message;
   }
   const llvm::json::Object *file = value->getAsObject();
@@ -207,7 +208,8 @@ FailureOr<bool> Layout::isUnsharded(StringRef name, RankedTensorType type,
                                     const Mesh &mesh) {
   bool isUnsharded = false;
   for (Entry &entry : entries) {
-    if (entry.kind == Entry::Kind::Input || !entry.pattern->match(name))
+    if (entry.kind == Entry::Kind::Input ||
+        !cantFail(llvm::GlobPattern::create(entry.name)).match(name))
       continue;
     entry.isUsed = true;
     if (entry.kind == Entry::Kind::Unsharded) {

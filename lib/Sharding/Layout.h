@@ -8,7 +8,6 @@
 #define BLUTRAIN_LIB_SHARDING_LAYOUT_H
 
 #include "Blu/Sharding.h"
-#include "llvm/Support/GlobPattern.h"
 
 #include <vector>
 
@@ -43,7 +42,6 @@ private:
     std::string name;
     mlir::Location loc;
     mlir::blu::Sharding sharding = {};
-    std::optional<llvm::GlobPattern> pattern = {};
     bool isUsed = false;
   };
   class Reader;

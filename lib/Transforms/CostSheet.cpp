@@ -51,7 +51,8 @@ llvm::Expected<LinkModel> LinkModel::parse(StringRef text, LinkModel defaults) {
 namespace {
 struct Parameters {
   int64_t wholeBytes = 0, pieceBytes = 0;
-  int64_t moments = 0; ///< tensors of state beside each
+  int64_t moments = 0;     ///< tensors of state beside each
+  int64_t numberBytes = 0; ///< of state that is a number
 };
 } // namespace
 
@@ -62,9 +63,14 @@ static Parameters countParameters(func::FuncOp func, int64_t devices) {
     auto info = func.getArgAttrOfType<DictionaryAttr>(i, "blu.tensor");
     auto role = info ? info.getAs<StringAttr>("role") : StringAttr();
     auto type = cast<RankedTensorType>(func.getArgumentTypes()[i]);
-    if (!role || type.getRank() == 0)
+    if (!role)
       continue;
-    moments += role.getValue().starts_with("moment");
+    if (role.getValue().starts_with("moment")) {
+      if (type.getRank() == 0)
+        all.numberBytes += getTensorBytes(type);
+      else
+        ++moments;
+    }
     if (role != "param")
       continue;
     ++params;
@@ -159,7 +165,7 @@ CostSheet blutrain::computeCost(ModuleOp module, LinkModel link,
     else if (memory.name == "gradients")
       memory.formula = cutFrom(2);
     else if (memory.name == "moments")
-      memory.formula = all.moments * cutFrom(1);
+      memory.formula = all.moments * cutFrom(1) + all.numberBytes;
   }
   int64_t scatters = sheet.zero >= 2 ? microbatches : 1;
   int64_t gathers = sheet.zero >= 3 ? 2 * microbatches : 1;
