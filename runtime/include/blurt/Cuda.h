@@ -101,7 +101,6 @@ public:
   void destroyEvent(Event event) const;
   void record(Event event) const;
   void wait(Event event) const;
-  bool passed(Event event) const;
   /// Milliseconds of the device between two events that have passed.
   double elapsed(Event from, Event to) const;
 

@@ -72,6 +72,7 @@ enum CaptureStatus : int { CaptureNone = 0, CaptureActive = 1 };
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventBlockingWait = 1;
+constexpr unsigned kHostMapped = 2;
 
 using Handle = struct HandleObject *;
 using MatmulDesc = struct MatmulDescObject *;
@@ -178,7 +179,6 @@ constexpr uint32_t kReductionsInPlace = 1;
   F(EventDestroy, "cuEventDestroy_v2", Event)                                  \
   F(EventRecord, "cuEventRecord", Event, Stream)                               \
   F(EventSynchronize, "cuEventSynchronize", Event)                             \
-  F(EventQuery, "cuEventQuery", Event)                                         \
   F(EventElapsedTime, "cuEventElapsedTime", float *, Event, Event)             \
   F(MemAlloc, "cuMemAlloc_v2", Address *, size_t)                              \
   F(MemFree, "cuMemFree_v2", Address)                                          \

@@ -146,12 +146,6 @@ void CudaDevice::wait(Event event) const {
          "an error of something queued before; BLURT_SYNC=1 tells which");
 }
 
-bool CudaDevice::passed(Event event) const {
-  // Anything but "not ready" is for `wait` to report.
-  constexpr int kNotReady = 600;
-  return api.EventQuery(event) != kNotReady;
-}
-
 double CudaDevice::elapsed(Event from, Event to) const {
   float milliseconds = 0;
   call(api.EventElapsedTime, "", &milliseconds, from, to);

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Abi.h"
+#include "Progress.h"
 #include "blurt/Cuda.h"
 #include "blurt/Error.h"
 #include "blurt/Program.h"
@@ -94,20 +95,28 @@ Library openNccl() {
 class NcclTransport : public Transport {
 public:
   NcclTransport(CudaDevice &device, World &world)
-      : device(device), world(world), nccl(openNccl()) {
+      : device(device), world(world), nccl(openNccl()), progress(device) {
     UniqueId id = {};
     if (world.leads())
       check(nccl.GetUniqueId(&id), "ncclGetUniqueId");
     std::string all = world.fromLeader(std::string(id.bytes, sizeof(id.bytes)),
                                        "telling NCCL's id");
     std::memcpy(id.bytes, all.data(), sizeof(id.bytes));
+    const std::string what = "starting NCCL";
+    World::Wait wait(world, what);
     check(nccl.CommInitRank(&communicator, int(world.size()), id,
                             int(world.rank())),
           "ncclCommInitRank");
+    started = true;
   }
-  ~NcclTransport() override {
-    // Destroying waits for the others; the ranks have said goodbye already.
-    if (communicator)
+  // Destroying waits for the others; the ranks have said goodbye already.
+  ~NcclTransport() override { NcclTransport::abort(); }
+
+  void beginCall() override { progress.beginCall(); }
+  void endCall() override { progress.endCall(); }
+  DevicePosition position() const override { return progress.position(); }
+  void abort() override {
+    if (started.exchange(false))
       nccl.CommAbort(communicator);
   }
 
@@ -119,8 +128,11 @@ public:
 
   void run(const blurt_collective &collective, void *const *args) override {
     void *const *outs = args + collective.num_values;
-    if (collective.kind != BLURT_LOCAL_SHARD)
+    auto number = int32_t(&collective - world.program().collectives);
+    if (collective.kind != BLURT_LOCAL_SHARD) {
+      progress.enter(number, device.stream());
       check(nccl.GroupStart(), "ncclGroupStart");
+    }
     for (int32_t v = 0; v < collective.num_values; ++v) {
       const blurt_collective_value &value = collective.values[v];
       uint64_t size = dtypeSize(value.dtype);
@@ -141,8 +153,10 @@ public:
         }
       }
     }
-    if (collective.kind != BLURT_LOCAL_SHARD)
+    if (collective.kind != BLURT_LOCAL_SHARD) {
       check(nccl.GroupEnd(), collective.source);
+      progress.leave(number, device.stream());
+    }
   }
 
 private:
@@ -217,7 +231,9 @@ private:
   CudaDevice &device;
   World &world;
   Library nccl;
+  CudaProgress progress;
   Communicator communicator = nullptr;
+  std::atomic<bool> started{false};
 };
 
 } // namespace

@@ -94,7 +94,6 @@ private:
       int64_t peer = (world.rank() + step) % world.size();
       messages.push_back({peer, same ? mine : mine + uint64_t(peer) * bytes,
                           bytes, theirs + uint64_t(peer) * bytes, bytes});
-      world.count(bytes);
     }
     world.exchange(messages, collective.source);
   }

@@ -18,7 +18,12 @@
 //   FAKE_CUDA_MEMORY      bytes of a device (1 GiB)
 //   FAKE_CUDA_FAIL        name:n:code, the n-th call of a function fails, or
 //                         with 0 every one
-//   FAKE_CUDA_LATE        symbol of a kernel that fails when it runs
+//   FAKE_CUDA_LATE        symbol of a kernel that fails when it runs; with
+//                         FAKE_CUDA_LATE_RANK of that rank only
+//   FAKE_CUDA_HANG        RANK:SYMBOL:N:SIGNAL, the N-th run of a kernel of
+//   this
+//                         rank (by RANK) never ends, and raises a signal, if
+//                         not 0
 //   FAKE_CUDA_SPOIL       symbol of a kernel whose launch invalidates a capture
 //   FAKE_CUDA_LOG         file to append what happens to
 //   FAKE_CUBLASLT_VERSION of cuBLASLt (130002)
@@ -28,6 +33,7 @@
 #include "FakeKernel.h"
 #include "blurt/Convert.h"
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +45,7 @@
 #include <memory>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -90,17 +97,38 @@ bool isIn(const std::map<uintptr_t, Range> &ranges, const void *address) {
   return it != ranges.begin() && at < (--it)->first + it->second.bytes;
 }
 
-using Work = std::function<void()>;
+/// Work that waits for something says whether it may go on, and is asked for
+/// the first time once.
+struct Work {
+  std::function<void()> run;
+  std::function<bool(bool)> ready;
+  bool asked = false;
+};
 using FakeGraph = std::vector<Work>;
 std::deque<Work> stream;
 FakeGraph *captured = nullptr; ///< not null in a capture
 bool spoiled = false;          ///< the capture
 
-void enqueue(Work work) {
+void enqueue(std::function<void()> run,
+             std::function<bool(bool)> ready = nullptr) {
+  Work work = {std::move(run), std::move(ready)};
   if (captured)
     captured->push_back(std::move(work));
   else
     stream.push_back(std::move(work));
+}
+
+/// Whether this run of a kernel is the one that never ends.
+bool hangs(const std::string &symbol) {
+  static std::map<std::string, int> runs;
+  const char *text = std::getenv("FAKE_CUDA_HANG"), *rank = std::getenv("RANK");
+  std::string wanted = rank ? rank : "";
+  wanted += ":" + symbol + ":" + std::to_string(++runs[symbol]) + ":";
+  if (!text || std::strncmp(text, wanted.c_str(), wanted.size()) != 0)
+    return false;
+  if (int signal = std::atoi(text + wanted.size()))
+    raise(signal);
+  return true;
 }
 double now = 0; ///< microseconds
 int sticky = 0;
@@ -114,9 +142,15 @@ void protect(int how) {
 int drain(const std::function<bool()> &until = nullptr) {
   protect(PROT_READ | PROT_WRITE);
   while (!stream.empty() && !sticky && !(until && until())) {
-    std::function<void()> next = std::move(stream.front());
+    Work &next = stream.front();
+    bool first = !next.asked;
+    next.asked = true;
+    if (next.ready && !next.ready(first)) {
+      usleep(200);
+      continue;
+    }
+    next.run();
     stream.pop_front();
-    next();
   }
   protect(PROT_NONE);
   return sticky;
@@ -266,18 +300,31 @@ int cuLaunchKernel(void *handle, unsigned, unsigned, unsigned, unsigned,
     args.push_back(&map);
   note("launch " + function->name);
   const char *late = std::getenv("FAKE_CUDA_LATE");
-  bool fails = late && function->name == late;
+  const char *lateRank = std::getenv("FAKE_CUDA_LATE_RANK");
+  bool fails = late && function->name == late &&
+               (!lateRank || std::string(lateRank) == std::getenv("RANK"));
   const char *spoil = std::getenv("FAKE_CUDA_SPOIL");
   spoiled |= spoil && function->name == spoil;
-  enqueue([=] {
-    now += 2;
-    if (fails)
-      sticky = 700;
-    else
-      function->kernel->run(args.data());
-    (void)maps;
-  });
+  auto hanging = std::make_shared<bool>();
+  enqueue(
+      [=] {
+        now += 2;
+        if (fails)
+          sticky = 700;
+        else
+          function->kernel->run(args.data());
+        (void)maps;
+      },
+      [=](bool first) {
+        if (first)
+          *hanging = hangs(function->name);
+        return !*hanging;
+      });
   return 0;
+}
+/// For other stand-ins: work that waits until `ready(first, arg)`.
+void fake_cuda_wait(bool (*ready)(bool, void *), void *arg) {
+  enqueue([] {}, [=](bool first) { return ready(first, arg); });
 }
 
 int cuStreamCreate(void **made, unsigned flags) {
@@ -368,8 +415,6 @@ int cuEventRecord(void *handle, void *) {
   });
   return 0;
 }
-int cuEventQuery(void *) { return 0; }
-
 int cuEventSynchronize(void *handle) {
   note("wait for event");
   auto *event = static_cast<FakeEvent *>(handle);
