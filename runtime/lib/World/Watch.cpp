@@ -232,13 +232,17 @@ std::string World::Watch::placeOf(const Status &mine) const {
 void World::Watch::ask() {
   if (!introduced)
     return;
-  for (Status &its : others)
-    its.answered = false;
+  std::vector<bool> asked(others.size());
+  for (size_t i = 0; i < others.size(); ++i) {
+    others[i].answered = false;
+    asked[i] = int64_t(i) != self && addresses[i].sin_port &&
+               world.stateOf(int64_t(i)).empty();
+  }
   Clock::time_point start = Clock::now(), next = start;
   while (socket >= 0 && !notice && Clock::now() - start < kAnswerTime) {
     bool again = Clock::now() >= next, left = false;
     for (size_t i = 0; i < others.size(); ++i) {
-      if (int64_t(i) == self || !addresses[i].sin_port || others[i].answered)
+      if (!asked[i] || others[i].answered)
         continue;
       left = true;
       if (again)

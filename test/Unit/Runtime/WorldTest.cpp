@@ -162,8 +162,61 @@ TEST(World, NamesWhoIsMissing) {
             0.5);
       },
       testing::ExitedWithCode(ExitFailure),
-      "rank 0: rank 1 \\(process [0-9]+ on .*\\) did not answer in a test, "
+      "rank 0: rank 1 \\(process [0-9]+ on .*\\) has not arrived in a test, "
       "for 0.5 s");
+}
+
+TEST(World, NamesTheOneThatOthersWaitFor) {
+  // Rank 0 waits for rank 2, which waits for rank 1.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        blurt_program program = makeProgram();
+        asRanks(
+            3, program,
+            [](World &world) {
+              int64_t mine = 0, other = 0;
+              if (world.rank() == 2)
+                world.exchange({{1, nullptr, 0, &other, 8}}, "a first test");
+              if (world.rank() == 1)
+                std::this_thread::sleep_for(std::chrono::seconds(5));
+              if (world.rank() == 0) {
+                world.exchange({}, "a first test");
+                world.exchange({{2, &mine, 8, &other, 8}}, "a second test");
+              }
+            },
+            0.5);
+      },
+      testing::ExitedWithCode(ExitFailure),
+      "rank [02]: rank 1 \\(process [0-9]+ on .*\\) has not arrived in a "
+      "second test, for 0.5 s|rank 2: rank 1 \\(.*\\) has not arrived in what "
+      "comes after a first test");
+}
+
+TEST(World, EndsWithItsCode) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        blurt_program program = makeProgram();
+        asRanks(2, program, [](World &world) {
+          if (world.rank() == 1)
+            world.fail("the disk is full", ExitBadInput);
+          int64_t mine = 0, all[2];
+          world.gather(&mine, sizeof(mine), all, "a test");
+        });
+      },
+      testing::ExitedWithCode(ExitBadInput), "rank 1: the disk is full");
+}
+
+TEST(World, NamesWhoHasNotStarted) {
+  int port = freePort();
+  try {
+    openTcpChannel(0, 3, "127.0.0.1", port, 0.2);
+    FAIL() << "expected an error";
+  } catch (const Error &error) {
+    EXPECT_STREQ(error.what(),
+                 "rank 1, rank 2 has not started in time (--timeout)");
+  }
 }
 
 TEST(World, NamesWhoDiffers) {
