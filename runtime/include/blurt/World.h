@@ -156,10 +156,10 @@ public:
   void leave();
 
   /// While it lives, this rank waits for others on the host, and ends with a
-  /// message if that takes too long.
+  /// message if that takes too long; with `forAll` also if any of them dies.
   class Wait {
   public:
-    Wait(World &world, const std::string &what);
+    Wait(World &world, const std::string &what, bool forAll = false);
     ~Wait();
     Wait(const Wait &) = delete;
     Wait &operator=(const Wait &) = delete;
@@ -178,6 +178,7 @@ private:
   /// What the host waits for, for the thread that watches.
   struct Waiting {
     const std::string *what = nullptr; ///< null if it does not wait
+    bool forAll = false;
     Clock::time_point since;
     int32_t collective = -1;
     uint64_t calls = 0, number = 0; ///< of collectives, of waits

@@ -103,7 +103,7 @@ public:
                                        "telling NCCL's id");
     std::memcpy(id.bytes, all.data(), sizeof(id.bytes));
     const std::string what = "starting NCCL";
-    World::Wait wait(world, what);
+    World::Wait wait(world, what, /*forAll=*/true);
     check(nccl.CommInitRank(&communicator, int(world.size()), id,
                             int(world.rank())),
           "ncclCommInitRank");

@@ -69,7 +69,7 @@ void sendAll(int socket, const void *data, size_t bytes) {
   }
 }
 
-void receiveAll(int socket, void *data, size_t bytes) {
+void receiveAll(int socket, void *data, size_t bytes, const std::string &who) {
   auto *to = static_cast<char *>(data);
   while (bytes > 0) {
     ssize_t got = ::recv(socket, to, bytes, 0);
@@ -80,7 +80,7 @@ void receiveAll(int socket, void *data, size_t bytes) {
     if (got < 0 && errno == EAGAIN)
       errno = ETIMEDOUT;
     if (got <= 0)
-      failFrom("cannot receive from another rank at the start");
+      failFrom("cannot receive from " + who + " at the start");
     to += got;
     bytes -= size_t(got);
   }
@@ -196,7 +196,8 @@ public:
       sendAll(leader.get(), &mine, sizeof(mine));
       // It answers when all are there, and says who is not when its time is up.
       limitReceiving(leader, deadline + std::chrono::seconds(1));
-      receiveAll(leader.get(), all.data(), all.size() * sizeof(Hello));
+      receiveAll(leader.get(), all.data(), all.size() * sizeof(Hello),
+                 "rank 0");
       peers[0].socket = std::move(leader);
       for (int64_t i = 1; i < rank; ++i) {
         Socket socket =
@@ -305,7 +306,7 @@ private:
       sockaddr_in address = {};
       socklen_t length = sizeof(address);
       try {
-        receiveAll(socket.get(), &its, sizeof(its));
+        receiveAll(socket.get(), &its, sizeof(its), "another rank");
       } catch (const Error &) {
         continue; // not one of ours
       }

@@ -99,6 +99,7 @@ World::Watch::Status World::Watch::status() const {
                    " of " + std::to_string(world.table.num_collectives) +
                    " of the program, call " + std::to_string(it.calls);
   }
+  mine.forAll = it.what && it.forAll;
   mine.since = it.since;
   mine.waits = it.number;
   if (world.mover)
@@ -177,8 +178,9 @@ void World::Watch::check() {
   if (!mine.what.empty())
     failIfDead(world.missing, mine);
   // What a device does it does with all others.
-  for (int64_t peer = 0; mine.device.works() && peer < known(); ++peer)
-    failIfDead(peer, mine);
+  if (mine.forAll || mine.device.works())
+    for (int64_t peer = 0; peer < known(); ++peer)
+      failIfDead(peer, mine);
   std::chrono::duration<double> host = now - mine.since,
                                 device = now - lastChange;
   if ((mine.what.empty() || host.count() <= world.timeout) &&

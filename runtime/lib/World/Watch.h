@@ -46,6 +46,7 @@ private:
   /// Where a rank is.
   struct Status {
     std::string what; ///< empty if the host does not wait; only of this rank
+    bool forAll = false;
     Clock::time_point since;
     uint64_t waits = 0;
     DevicePosition device;

@@ -112,12 +112,14 @@ void World::requireWhole() const {
     ::pause();
 }
 
-World::Wait::Wait(World &world, const std::string &what) : world(world) {
+World::Wait::Wait(World &world, const std::string &what, bool forAll)
+    : world(world) {
   world.requireWhole();
   std::lock_guard<std::mutex> guard(world.lock);
   world.missing = -1;
   Waiting &it = world.waiting;
-  it = {&what, Clock::now(), world.current, world.sent.calls, it.number + 1};
+  it = {&what,         forAll,           Clock::now(),
+        world.current, world.sent.calls, it.number + 1};
 }
 
 World::Wait::~Wait() {

@@ -2,10 +2,11 @@
 """A rank that dies, hangs, differs or has no room is named; all end, none is left.
 
 usage: faults.py --bin DIR --fault kill|stop|program|flag|disk|missing
-                 [--rounds N] [--seed S]
+                 [--rounds N] [--first N] [--seed S] [--ranks N] [--timeout S]
 
 Each round is at another moment: at the start, in a step, in a save, in validation,
-with a victim and a delay drawn by the seed.
+with a victim and a delay drawn by the seed. On GPUs, which need some seconds to
+start, a longer time-out is due.
 """
 import os
 import random
@@ -26,13 +27,16 @@ from harness import Test, tokens  # noqa: E402
 def add_options(parser):
     parser.add_argument("--fault", choices=FAULTS, required=True)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=3)
+    parser.add_argument("--timeout", type=int, default=3)
 
 
 FAULTS = ("kill", "stop", "program", "flag", "disk", "missing")
 test = Test(__doc__, add_options)
 draw = random.Random(test.options.seed)
-VOCAB, T, RANKS, TIMEOUT = 61, 16, 3, 3
+VOCAB, T, RANKS, TIMEOUT = 61, 16, test.options.ranks, test.options.timeout
 model = test.gpt2(vocab=VOCAB, context=T)
 test.shard("data.bin", tokens(9000, VOCAB))
 FLAGS = ("--batch=6", f"--seq={T}", f"--mesh=dp={RANKS}")
@@ -72,11 +76,12 @@ def ranks_of(session):
     """Processes of the program, by rank; the one that started them has none."""
     found = {}
     for pid, its, exe, entries in processes():
+        if its != session or exe != program:
+            continue
         for entry in entries:
-            if its == session and exe == program and entry.startswith(
-                b"OMPI_COMM_WORLD_RANK="
-            ):
-                found[int(entry.split(b"=")[1])] = pid
+            name, _, value = entry.partition(b"=")
+            if name in (b"OMPI_COMM_WORLD_RANK", b"RANK"):
+                found[int(value)] = pid
     return found
 
 
@@ -166,9 +171,13 @@ def signalled(number, kind, state):
     running.finish(what)
     if len(ranks) == RANKS:
         pattern = rf"rank {victim} \(process \d+[^)]*\) {state} in \w+"
-        if kind == signal.SIGKILL and moment == "the start":
-            # Before they know each other, mpirun is who says so.
-            pattern += rf"|process rank {victim} with PID"
+        if moment == "the start":
+            # Before they know each other, what started them says so.
+            pattern += (
+                rf"|process rank {victim} with PID|rank {victim} ended with signal"
+                if kind == signal.SIGKILL
+                else rf"|rank {victim} has not started|from rank {victim} at the start"
+            )
         named(what, running, since, pattern, victim)
     clear()
 
@@ -180,7 +189,7 @@ def by_variables(what, pattern, victim, commands, limit=TIMEOUT + 5):
     running = Running([
         (words, dict(more, env=dict(
             os.environ, RANK=str(rank), WORLD_SIZE=str(RANKS),
-            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)))) 
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))))
         for rank, (words, more) in enumerate(commands)
     ])
     running.finish(what)
@@ -259,5 +268,5 @@ def missing(number):
 chosen = dict(kill=kill, stop=stop, program=another_program, flag=another_flag,
               disk=full_disk, missing=missing)[test.options.fault]
 for i in range(test.options.rounds):
-    chosen(i)
+    chosen(test.options.first + i)
 test.finish()
