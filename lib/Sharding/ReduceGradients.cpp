@@ -29,7 +29,7 @@ struct Gradient {
   BlockArgument param;
   Value whole; ///< what the optimizer uses
   bool isStacked;
-  Value piece; ///< a device's
+  Value piece, paramPiece; ///< a device's, of it and of the parameter
 };
 
 /// Gradients that leave together: at the end of `block`, or behind the last of
@@ -61,8 +61,8 @@ private:
   void reduceBucket(BucketKey key, MutableArrayRef<Source> sources);
   void replaceNorms();
   LogicalResult shardOptimizer();
-  LogicalResult shardUpdate(Gradient &gradient, Value paramPiece,
-                            SmallVectorImpl<Value> &updated);
+  FailureOr<Operation *> shardUpdate(Gradient &gradient,
+                                     SmallVectorImpl<Value> &updated);
   void shardState(BlockArgument argument);
 
   RankedTensorType pieceType(Value value, bool isBatched) const {
@@ -86,7 +86,7 @@ LogicalResult Reducer::collect() {
     return failure();
   for (const StepGradient &gradient : *found)
     gradients.push_back({gradient.result, gradient.param, gradient.value,
-                         gradient.isStacked, Value()});
+                         gradient.isStacked, Value(), Value()});
   return success();
 }
 
@@ -242,9 +242,10 @@ void Reducer::shardState(BlockArgument argument) {
   argument.setType(getPieceType(type, size, isStacked));
 }
 
-/// The update of a parameter as that of a device's piece.
-LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
-                                   SmallVectorImpl<Value> &updated) {
+/// The update of a parameter as that of a device's piece, at the end of the
+/// step. Returns the update of the whole.
+FailureOr<Operation *> Reducer::shardUpdate(Gradient &gradient,
+                                            SmallVectorImpl<Value> &updated) {
   MulOp scaled;
   Operation *update = nullptr;
   for (Operation *user : gradient.whole.getUsers()) {
@@ -259,13 +260,13 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
            << argumentName(step, gradient.param.getArgNumber())
            << "' in a way that cannot be cut into pieces, expected one "
               "optimizer op on its scaled gradient";
-  OpBuilder b(update);
+  OpBuilder b(step.getTerminator());
   Value scale =
       scaled.getLhs() == gradient.whole ? scaled.getRhs() : scaled.getLhs();
   GradBuilder gb(b, update->getLoc());
   IRMapping mapping;
   mapping.map(scaled.getResult(), gb.mul(gradient.piece, scale));
-  mapping.map(gradient.param, paramPiece);
+  mapping.map(gradient.param, gradient.paramPiece);
   SmallVector<Value> state;
   for (Value operand : update->getOperands())
     if (auto argument = dyn_cast<BlockArgument>(operand);
@@ -275,11 +276,11 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
       shardState(argument);
   Operation *piecewise = b.clone(*update, mapping);
   for (Value result : piecewise->getResults())
-    result.setType(paramPiece.getType());
+    result.setType(gradient.paramPiece.getType());
   updated.push_back(piecewise->getResult(0));
   for (unsigned i = 1, e = update->getNumResults(); i < e; ++i)
     update->getResult(i).replaceAllUsesWith(piecewise->getResult(i));
-  return success();
+  return update;
 }
 
 LogicalResult Reducer::shardOptimizer() {
@@ -300,32 +301,27 @@ LogicalResult Reducer::shardOptimizer() {
     b.setInsertionPoint(first);
   auto pieces =
       LocalShardOp::create(b, step.getLoc(), types, params, "dp", size);
-  DenseMap<Gradient *, std::pair<Value, Value>> updates; // old, piece of new
+  for (auto [gradient, piece] : llvm::zip_equal(gradients, pieces.getResults()))
+    gradient.paramPiece = piece;
+  // Each bucket's updates and then its gather, which can be under way during
+  // the updates of the next.
   SmallVector<Operation *> dead;
-  for (auto [gradient, piece] :
-       llvm::zip_equal(gradients, pieces.getResults())) {
-    Operation *update = nullptr;
-    for (Operation *user : gradient.whole.getUsers())
-      if (isa<MulOp>(user) && user->hasOneUse())
-        update = *user->getUsers().begin();
-    SmallVector<Value> updated;
-    if (failed(shardUpdate(gradient, piece, updated)))
-      return failure();
-    updates[&gradient] = {update->getResult(0), updated.front()};
-    dead.push_back(update);
-  }
-  b.setInsertionPoint(step.getTerminator());
   for (auto &[key, bucket] : order) {
-    SmallVector<Value> news;
+    SmallVector<Value> olds, news;
     SmallVector<Type> wholes;
     for (Gradient *gradient : bucket) {
-      news.push_back(updates[gradient].second);
+      FailureOr<Operation *> update = shardUpdate(*gradient, news);
+      if (failed(update))
+        return failure();
+      olds.push_back((*update)->getResult(0));
       wholes.push_back(gradient->param.getType());
+      dead.push_back(*update);
     }
+    b.setInsertionPoint(step.getTerminator());
     auto gather =
         AllGatherOp::create(b, step.getLoc(), wholes, news, "dp", size);
-    for (auto [gradient, whole] : llvm::zip_equal(bucket, gather.getResults()))
-      updates[gradient].first.replaceAllUsesWith(whole);
+    for (auto [old, whole] : llvm::zip_equal(olds, gather.getResults()))
+      old.replaceAllUsesWith(whole);
   }
   // Whole gradients exist no more.
   llvm::BitVector dropped(step.getResultTypes().size());
