@@ -59,6 +59,7 @@ private:
   LogicalResult collect();
   Source trace(Gradient &gradient, AllReduceOp reduce);
   void reduceBucket(BucketKey key, MutableArrayRef<Source> sources);
+  void cutWholes(OpBuilder &b, Location loc, ArrayRef<Gradient *> candidates);
   void replaceNorms();
   LogicalResult shardOptimizer();
   FailureOr<Operation *> shardUpdate(Gradient &gradient,
@@ -175,6 +176,26 @@ void Reducer::reduceBucket(BucketKey key, MutableArrayRef<Source> sources) {
   }
 }
 
+/// Gives the gradients that have none their pieces of what is whole.
+void Reducer::cutWholes(OpBuilder &b, Location loc,
+                        ArrayRef<Gradient *> candidates) {
+  SmallVector<Gradient *> without;
+  SmallVector<Value> wholes;
+  SmallVector<Type> types;
+  for (Gradient *gradient : candidates) {
+    if (gradient->piece)
+      continue;
+    without.push_back(gradient);
+    wholes.push_back(gradient->whole);
+    types.push_back(pieceType(gradient->whole, gradient->isStacked));
+  }
+  if (wholes.empty())
+    return;
+  auto local = LocalShardOp::create(b, loc, types, wholes, "dp", size);
+  for (auto [gradient, piece] : llvm::zip_equal(without, local.getResults()))
+    gradient->piece = piece;
+}
+
 /// The root of the sum of squares, of pieces on each device and then of devices
 /// in their order.
 void Reducer::replaceNorms() {
@@ -189,31 +210,32 @@ void Reducer::replaceNorms() {
       continue;
     OpBuilder b(norm);
     GradBuilder gb(b, norm.getLoc());
-    SmallVector<Gradient *> without;
-    SmallVector<Value> wholes;
-    SmallVector<Type> types;
+    // Squares in the order in which the values are there, so that those of the
+    // first can be computed while the last are reduced; the sum in the norm's.
+    llvm::MapVector<Operation *, SmallVector<Gradient *>> byPlace;
     for (Value input : norm.getInputs()) {
       Gradient *gradient = byValue[input];
-      if (gradient->piece)
-        continue;
-      without.push_back(gradient);
-      wholes.push_back(input);
-      types.push_back(pieceType(input, gradient->isStacked));
+      Value value = gradient->piece ? gradient->piece : gradient->whole;
+      byPlace[value.getDefiningOp()].push_back(gradient);
     }
-    if (!wholes.empty()) {
-      auto local =
-          LocalShardOp::create(b, norm.getLoc(), types, wholes, "dp", size);
-      for (auto [gradient, piece] :
-           llvm::zip_equal(without, local.getResults()))
-        gradient->piece = piece;
+    auto places = byPlace.takeVector();
+    llvm::sort(places, [](const auto &one, const auto &other) {
+      return one.first->isBeforeInBlock(other.first);
+    });
+    DenseMap<Gradient *, Value> squares;
+    for (auto &[place, together] : places) {
+      cutWholes(b, norm.getLoc(), together);
+      for (Gradient *gradient : together) {
+        Value piece = gradient->piece;
+        SmallVector<int64_t> dims = llvm::to_vector(
+            llvm::seq<int64_t>(0, GradBuilder::type(piece).getRank()));
+        squares[gradient] =
+            gb.reduceSum(gb.mul(piece, piece), dims, /*keepDims=*/false);
+      }
     }
     Value sum;
     for (Value input : norm.getInputs()) {
-      Value piece = byValue[input]->piece;
-      SmallVector<int64_t> dims = llvm::to_vector(
-          llvm::seq<int64_t>(0, GradBuilder::type(piece).getRank()));
-      Value square =
-          gb.reduceSum(gb.mul(piece, piece), dims, /*keepDims=*/false);
+      Value square = squares[byValue[input]];
       sum = sum ? gb.add(sum, square) : square;
     }
     auto all = AllGatherOp::create(
