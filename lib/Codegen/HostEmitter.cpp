@@ -213,9 +213,37 @@ void HostEmitter::emitCollective(CollectiveOp op) {
   SmallVector<Value> operands(op.getInputs());
   llvm::append_range(operands, op.getOuts());
   Value addresses = storeArguments(b, op.getLoc(), operands);
-  Value number = arith::ConstantOp::create(
-      b, op.getLoc(), b.getI32IntegerAttr(table.size() - 1));
-  call(b, op.getLoc(), "blurt_collective_run", {number, addresses});
+  auto last = static_cast<int32_t>(table.size() - 1);
+  Value number =
+      arith::ConstantOp::create(b, op.getLoc(), b.getI32IntegerAttr(last));
+  call(b, op.getLoc(),
+       op.getAsync() ? "blurt_collective_start" : "blurt_collective_run",
+       {number, addresses});
+}
+
+/// Of each ticket the number in the program's table: in a loop the wait for
+/// what the last iteration started comes first.
+void HostEmitter::numberTickets(func::FuncOp function) {
+  tickets.clear();
+  auto list = module->getAttrOfType<ArrayAttr>("blurt.collectives");
+  auto next = static_cast<int32_t>(list ? list.size() : 0);
+  function.walk([&](CollectiveOp op) {
+    if (op.getTicket())
+      tickets[static_cast<int64_t>(*op.getTicket())] = next;
+    ++next;
+  });
+}
+
+LogicalResult HostEmitter::emitWait(WaitOp op) {
+  auto found = tickets.find(static_cast<int64_t>(op.getTicket()));
+  if (found == tickets.end())
+    return op.emitOpError("is for ticket ")
+           << op.getTicket() << ", which no collective of the function has";
+  OpBuilder b(op);
+  Value number = arith::ConstantOp::create(b, op.getLoc(),
+                                           b.getI32IntegerAttr(found->second));
+  call(b, op.getLoc(), "blurt_collective_wait", {number});
+  return success();
 }
 
 LogicalResult HostEmitter::convert(func::FuncOp function) {
@@ -254,6 +282,7 @@ LogicalResult HostEmitter::convert(func::FuncOp function) {
   context = entry->getArgument(0);
   arguments = nullptr;
   numArguments = 0;
+  numberTickets(function);
 
   SmallVector<Operation *> done;
   WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -268,6 +297,7 @@ LogicalResult HostEmitter::convert(func::FuncOp function) {
               emitCollective(collective);
               return success();
             })
+            .Case([&](WaitOp wait) { return emitWait(wait); })
             .Case<GroupOp, GemmOp, ScatterAddOp, CacheUpdateOp, AttentionOp,
                   AttentionGradOp>([&](auto op) { return emit(op); })
             .Case([&](memref::ExtractAlignedPointerAsIndexOp extract) {

@@ -53,7 +53,11 @@ private:
                                 int64_t offset);
   DictionaryAttr describeEntry(const PlannedFunction &planned);
   void addStateOwners();
+  void addCollective(blurt::CollectiveOp op, const Timeline &timeline);
   void countKernels(func::FuncOp func, const Timeline &timeline);
+  /// Places the waits of a function; its collectives are in the report from
+  /// `next` on, in their order.
+  void addWaits(func::FuncOp func, size_t &next);
   void setPlanHash();
 
   ModuleOp module;
@@ -226,6 +230,25 @@ LogicalResult ProgramPlanner::plan(func::FuncOp func) {
   return success();
 }
 
+void ProgramPlanner::addCollective(blurt::CollectiveOp op,
+                                   const Timeline &timeline) {
+  PlanCollective collective;
+  collective.kind = op.getKind().str();
+  collective.location = getLocationString(op->getLoc());
+  collective.entry = op->getParentOfType<func::FuncOp>().getName().str();
+  collective.axis = op.getAxis().str();
+  collective.size = static_cast<int64_t>(op.getSize());
+  collective.position = timeline.at(op);
+  for (Operation *parent = op->getParentOp();
+       auto loop = dyn_cast<blurt::LoopOp>(parent);
+       parent = parent->getParentOp())
+    collective.count *= static_cast<int64_t>(loop.getCount());
+  if (collective.kind != "local_shard")
+    collective.bytes = op.getPieceBytes() * (collective.size - 1);
+  collective.isAsync = op.getAsync();
+  report.collectives.push_back(std::move(collective));
+}
+
 void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
   llvm::MapVector<StringRef, int64_t> counts;
   auto add = [&](Operation *op, StringRef name, int64_t iterations) {
@@ -248,7 +271,7 @@ void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
     if (auto group = dyn_cast<blurt::GroupOp>(op))
       name = group.getKernel();
     else if (auto collective = dyn_cast<blurt::CollectiveOp>(op))
-      name = collective.getKind();
+      name = collective.getKind(), addCollective(collective, timeline);
     else if (isa<blurt::GemmOp, blurt::AttentionOp, blurt::AttentionGradOp,
                  blurt::ScatterAddOp, blurt::CacheUpdateOp>(op))
       name = op->getName().stripDialect();
@@ -359,6 +382,16 @@ LogicalResult ProgramPlanner::checkLimit() {
   return diag;
 }
 
+void ProgramPlanner::addWaits(func::FuncOp func, size_t &next) {
+  SmallVector<PlacedWait> waits = placeWaits(func);
+  func.walk([&](blurt::CollectiveOp op) {
+    PlanCollective &collective = report.collectives[next++];
+    for (const PlacedWait &wait : waits)
+      if (wait.collective == op)
+        collective.waits.push_back(describeOperation(wait.before));
+  });
+}
+
 /// What a checkpoint is checked against: a digest of the module in plan form,
 /// without locations.
 void ProgramPlanner::setPlanHash() {
@@ -402,8 +435,11 @@ FailureOr<PlanReport> ProgramPlanner::run() {
   program.set("state", builder.getArrayAttr(state));
   program.set("entries", builder.getArrayAttr(entries));
   module->setAttr("blurt.program", program.getDictionary(module.getContext()));
-  for (PlannedFunction &planned : functions)
+  size_t next = 0;
+  for (PlannedFunction &planned : functions) {
     report.copies += rewriteToPlan(planned, options);
+    addWaits(planned.func, next);
+  }
   setPlanHash();
   return std::move(report);
 }

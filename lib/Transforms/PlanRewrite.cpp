@@ -48,6 +48,8 @@ private:
     return getSlot(loc, placement.getView(value), getElementTypeOrSelf(value));
   }
   Value getIndex(int64_t value);
+  /// The iteration of the term's loop, or its turn in a ring.
+  Value getIteration(const ArenaView::Term &term);
   /// Copies `value` to `view` unless it lies there.
   void moveTo(Location loc, Value value, const ArenaView &view);
 
@@ -71,6 +73,7 @@ private:
   Value arena;
   /// The iteration of each loop that is being emitted.
   DenseMap<Operation *, Value> iterations;
+  DenseMap<Value, Value> turns; ///< of iterations, in rings
   using SlotKey =
       std::pair<int64_t, std::pair<const void *, std::vector<const void *>>>;
   /// Slots by place, one map per enclosing block.
@@ -105,7 +108,7 @@ Value PlanRewriter::getSlot(Location loc, const ArenaView &view,
   SmallVector<int64_t> steps;
   SlotKey key{offset, {type.getAsOpaquePointer(), {}}};
   for (const ArenaView::Term &term : view.getTerms()) {
-    indices.push_back(iterations.lookup(term.loop));
+    indices.push_back(getIteration(term));
     steps.push_back(term.step);
     key.second.second.push_back(indices.back().getAsOpaquePointer());
     key.second.second.push_back(reinterpret_cast<const void *>(term.step));
@@ -120,6 +123,21 @@ Value PlanRewriter::getSlot(Location loc, const ArenaView &view,
   slot->setAttr("buffer", builder.getI64IntegerAttr(view.getStorage()));
   slots.back()[key] = slot;
   return slot;
+}
+
+Value PlanRewriter::getIteration(const ArenaView::Term &term) {
+  Value iteration = iterations.lookup(term.loop);
+  if (!term.isRing)
+    return iteration;
+  Value &turn = turns[iteration];
+  if (!turn) {
+    Value slots = getIndex(term.count);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointAfterValue(iteration);
+    turn =
+        arith::RemUIOp::create(builder, iteration.getLoc(), iteration, slots);
+  }
+  return turn;
 }
 
 Value PlanRewriter::getIndex(int64_t value) {
@@ -366,7 +384,7 @@ int64_t PlanRewriter::run() {
 // Debugging
 //===----------------------------------------------------------------------===//
 
-static std::string describe(Operation *op) {
+std::string blutrain::describeOperation(Operation *op) {
   std::string what = op->getName().getStringRef().str();
   if (auto group = dyn_cast<blurt::GroupOp>(op))
     what = group.getKernel().str();
@@ -390,14 +408,14 @@ void PlanRewriter::use(Operation *op, ValueRange memrefs) {
   builder.setInsertionPoint(op);
   for (Value memref : memrefs)
     debug->emit(builder, op->getLoc(), DebugEmitter::Action::Use, memref,
-                describe(op));
+                describeOperation(op));
 }
 
 void PlanRewriter::define(Operation *op, ValueRange memrefs) {
   if (!debug)
     return;
   for (Value memref : memrefs)
-    written(op->getLoc(), memref, describe(op));
+    written(op->getLoc(), memref, describeOperation(op));
 }
 
 void PlanRewriter::defineArguments(func::FuncOp source) {
@@ -423,7 +441,7 @@ void PlanRewriter::retire(Location loc, int64_t time) {
     Value slot = getSlot(loc, ArenaView::contiguous(index, owner.type),
                          owner.type.getElementType());
     debug->emit(builder, loc, DebugEmitter::Action::Retire, slot,
-                owner.def ? describe(owner.def)
+                owner.def ? describeOperation(owner.def)
                           : "argument " + std::to_string(owner.index));
   }
 }

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "blutrain/Transforms/Plan.h"
+#include "PlanDetail.h"
 
 #include "Blurt/Collective.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -87,7 +87,18 @@ static FailureOr<int64_t> getTripCount(scf::ForOp loop) {
   return upper.getSExtValue();
 }
 
+/// The slots of a ring whose turns are `index`; nothing if it is no turn.
+static std::optional<int64_t> getRingSlots(Value index) {
+  APInt slots;
+  auto turn = index.getDefiningOp<arith::RemUIOp>();
+  if (!turn || !matchPattern(turn.getRhs(), m_ConstantInt(&slots)))
+    return std::nullopt;
+  return slots.getSExtValue();
+}
+
 FailureOr<scf::ForOp> FunctionVerifier::getLoop(Value index) {
+  if (getRingSlots(index))
+    index = index.getDefiningOp()->getOperand(0);
   if (auto sub = index.getDefiningOp<arith::SubIOp>()) {
     APInt last;
     if (!matchPattern(sub.getLhs(), m_ConstantInt(&last)))
@@ -129,7 +140,8 @@ LogicalResult FunctionVerifier::collectSlot(blurt::SlotOp slot) {
     if (failed(count))
       return slot.emitOpError("moves with a value that is not the iteration of "
                               "a loop of constant length");
-    range.end += step * (*count - 1);
+    std::optional<int64_t> turns = getRingSlots(index);
+    range.end += step * ((turns ? std::min(*turns, *count) : *count) - 1);
     buffer.movesWith.insert(*loop);
   }
   if (range.begin < 0 || range.end > arenaBytes)
@@ -205,9 +217,10 @@ LogicalResult FunctionVerifier::collect(Block &block) {
                    op)) {
       if (failed(collectAccesses(&op)))
         return failure();
-    } else if (!isa<arith::ConstantOp, arith::SubIOp, arith::IndexCastOp,
-                    arith::AddIOp, arith::MulIOp, scf::YieldOp, func::ReturnOp,
-                    func::CallOp, LLVM::IntToPtrOp, LLVM::AddressOfOp,
+    } else if (!isa<arith::ConstantOp, arith::SubIOp, arith::RemUIOp,
+                    arith::IndexCastOp, arith::AddIOp, arith::MulIOp,
+                    scf::YieldOp, func::ReturnOp, func::CallOp, blurt::WaitOp,
+                    LLVM::IntToPtrOp, LLVM::AddressOfOp,
                     memref::ExtractAlignedPointerAsIndexOp>(op)) {
       InFlightDiagnostic diag =
           op.emitOpError("is not allowed at the plan stage");
@@ -375,7 +388,9 @@ LogicalResult FunctionVerifier::run() {
     if (!buffer.accesses.empty() && failed(computeLifetime(buffer)))
       return failure();
   extendOutputs();
-  return checkOverlaps();
+  if (failed(checkOverlaps()))
+    return failure();
+  return verifyWaits(func);
 }
 
 LogicalResult blutrain::verifyPlan(ModuleOp module) {

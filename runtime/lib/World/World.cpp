@@ -30,6 +30,7 @@ using namespace blurt;
 World::World(const blurt_program &program, std::unique_ptr<Channel> channel,
              double timeout)
     : table(program), link(std::move(channel)), timeout(timeout),
+      started(size_t(program.num_collectives)),
       watch(std::make_unique<Watch>(*this)) {
   meetPeers();
 }
@@ -234,9 +235,9 @@ void World::compareSchedules() {
               hexString(xxh64(self.data(), self.size())));
 }
 
-void World::run(int32_t number, void *const *args) {
-  current = number;
+void World::start(int32_t number, void *const *args) {
   const blurt_collective &collective = table.collectives[number];
+  current = number;
   if (collective.kind != BLURT_LOCAL_SHARD) {
     ++sent.calls;
     for (int32_t v = 0; v < collective.num_values; ++v) {
@@ -246,9 +247,23 @@ void World::run(int32_t number, void *const *args) {
     }
   }
   try {
-    mover->run(collective, args);
+    mover->start(number, collective, args);
   } catch (const Error &error) {
     // Compiled code cannot be left by an exception.
+    fail(error.what(), error.exitCode());
+  }
+  started[size_t(number)] = collective.kind != BLURT_LOCAL_SHARD;
+  current = -1;
+}
+
+void World::wait(int32_t number) {
+  if (!started[size_t(number)])
+    return;
+  started[size_t(number)] = false;
+  current = number;
+  try {
+    mover->wait(number);
+  } catch (const Error &error) {
     fail(error.what(), error.exitCode());
   }
   current = -1;
@@ -263,12 +278,26 @@ void World::leave() {
   link->leave();
 }
 
-void blurt_collective_run(void *ctx, int32_t number, void *const *args) {
+static World &worldOf(void *ctx) {
   World *world = static_cast<Context *>(ctx)->world;
   if (!world) {
     std::fprintf(stderr, "error: this entry is for several devices, and is "
                          "run on one\n");
     ::_exit(ExitBadInput);
   }
-  world->run(number, args);
+  return *world;
+}
+
+void blurt_collective_run(void *ctx, int32_t number, void *const *args) {
+  World &world = worldOf(ctx);
+  world.start(number, args);
+  world.wait(number);
+}
+
+void blurt_collective_start(void *ctx, int32_t number, void *const *args) {
+  worldOf(ctx).start(number, args);
+}
+
+void blurt_collective_wait(void *ctx, int32_t number) {
+  worldOf(ctx).wait(number);
 }
