@@ -24,10 +24,9 @@
 //                         with 0 every one
 //   FAKE_CUDA_LATE        symbol of a kernel that fails when it runs; with
 //                         FAKE_CUDA_LATE_RANK of that rank only
-//   FAKE_CUDA_HANG        RANK:SYMBOL:N:SIGNAL, the N-th run of a kernel of
-//   this
-//                         rank (by RANK) never ends, and raises a signal, if
-//                         not 0
+//   FAKE_CUDA_HANG        RANK:SYMBOL:N:SIGNAL: the N-th run of a kernel on
+//                         the rank RANK never ends, and raises a signal unless
+//                         that is 0
 //   FAKE_CUDA_SPOIL       symbol of a kernel whose launch invalidates a capture
 //   FAKE_CUDA_LOG         file to append what happens to
 //   FAKE_CUDA_EARLY       run what is in other streams first
@@ -369,7 +368,11 @@ int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   *greatest = -5;
   return 0;
 }
-int cuStreamDestroy_v2(void *) { return 0; }
+int cuStreamDestroy_v2(void *where) {
+  // What nobody waited for may use what is gone after this.
+  static_cast<Stream *>(where)->clear();
+  return 0;
+}
 int cuStreamWaitEvent(void *where, void *handle, unsigned flags) {
   FAIL_IF_WANTED("cuStreamWaitEvent");
   auto *event = static_cast<FakeEvent *>(handle);
@@ -539,7 +542,7 @@ int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes,
 }
 int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
                          void *where) {
-  copyLater(to, pointer(from), bytes, where);
+  enqueue([=] { std::memcpy(to, pointer(from), bytes); }, where);
   return isIn(pinnedMemory, to) ? 0 : drain();
 }
 int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t count,
