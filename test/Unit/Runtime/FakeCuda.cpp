@@ -333,7 +333,10 @@ int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   *greatest = -5;
   return 0;
 }
-int cuStreamDestroy_v2(void *) { return 0; }
+int cuStreamDestroy_v2(void *handle) {
+  static_cast<Stream *>(handle)->clear();
+  return 0;
+}
 int cuStreamWaitEvent(void *where, void *handle, unsigned flags) {
   FAIL_IF_WANTED("cuStreamWaitEvent");
   auto *event = static_cast<FakeEvent *>(handle);
