@@ -174,6 +174,8 @@ static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
     plan.workspaceBytes = 32 << 20;
     plan.rowPadding.alignment = 16;
   }
+  if (!options.mesh.empty())
+    pm.addPass(createOverlapCollectivesPass());
   pm.addPass(createPlanPass(plan, report));
   pm.addPass(createVerifyPlanPass());
 }

@@ -147,7 +147,25 @@ void blutrain::writePlanReportJson(const PlanReport &report,
           json.attribute("count", step.count);
         });
     });
-    json.attributeArray("collectives", [] {});
+    json.attributeArray("collectives", [&] {
+      for (const PlanCollective &collective : report.collectives)
+        json.object([&] {
+          json.attribute("kind", collective.kind);
+          json.attribute("entry", collective.entry);
+          json.attribute("location", collective.location);
+          json.attribute("axis", collective.axis);
+          json.attribute("size", collective.size);
+          json.attribute("position", collective.position);
+          json.attribute("count", collective.count);
+          json.attribute("bytes", collective.bytes);
+          json.attribute("async", collective.isAsync);
+          json.attribute("ahead", collective.isAhead);
+          json.attributeArray("waits", [&] {
+            for (const std::string &wait : collective.waits)
+              json.value(wait);
+          });
+        });
+    });
   });
   os << '\n';
 }

@@ -63,6 +63,19 @@ struct PlanStep {
   int64_t count = 1; ///< iterations, if it is a loop
 };
 
+/// A collective at its program position.
+struct PlanCollective {
+  std::string kind, location, entry, axis;
+  int64_t size = 0; ///< devices that take part
+  int64_t position = 0;
+  int64_t count = 1; ///< how often it runs in a call of the entry
+  int64_t bytes = 0; ///< that a device sends each time
+  bool isAsync = false;
+  bool isAhead = false; ///< of the next iteration of its loop
+  /// What it is waited for in front of.
+  std::vector<std::string> waits;
+};
+
 /// Memory of the device that is not in the arena.
 struct PlanReserve {
   std::string name, note;
@@ -86,6 +99,7 @@ struct PlanReport {
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> schedule; ///< by entry, in order
   std::vector<PlanReserve> reserves;
+  std::vector<PlanCollective> collectives; ///< by entry, in order
   int64_t copies = 0; ///< copies that placement could not avoid
 };
 
@@ -95,7 +109,7 @@ mlir::FailureOr<PlanReport> planModule(mlir::ModuleOp module,
 
 /// Writes the report as one JSON object with the keys peak_bytes, lower_bound,
 /// state_bytes, copies, entries, owners, reserves, kernels, schedule and
-/// collectives (the last for others to fill).
+/// collectives.
 void writePlanReportJson(const PlanReport &report, llvm::raw_ostream &os);
 /// Writes it as a page that draws the arena over time and needs nothing else.
 void writePlanReportHtml(const PlanReport &report, llvm::raw_ostream &os);

@@ -61,12 +61,18 @@ public:
 
 class World;
 
-/// Moves tensors for compiled code.
+/// Moves tensors for compiled code. Collectives run in the order that they are
+/// started in.
 class Transport {
 public:
   virtual ~Transport() = default;
   virtual std::string name() const = 0;
-  virtual void run(const blurt_collective &collective, void *const *args) = 0;
+  /// Collective `number` of the program; `args` are read before it returns.
+  virtual void start(int32_t number, const blurt_collective &collective,
+                     void *const *args) = 0;
+  /// What is queued from now on comes after `number`, which was started. A
+  /// shard of what is there already is cut at once.
+  virtual void wait(int32_t number) = 0;
 };
 
 /// Bytes and calls of collectives that this rank has sent.
@@ -107,7 +113,9 @@ public:
     mover = std::move(transport);
   }
   const Transport *transport() const { return mover.get(); }
-  void run(int32_t number, void *const *args);
+  void start(int32_t number, void *const *args);
+  /// Does nothing unless `number` was started and not waited for.
+  void wait(int32_t number);
 
   /// Exchanges messages and ends the process if that takes too long.
   void exchange(const std::vector<Channel::Message> &messages,
@@ -139,6 +147,7 @@ private:
   double timeout;
   std::vector<Peer> peers;
   int32_t current = -1;
+  std::vector<bool> started; ///< and not waited for
   TransferCounts sent;
 };
 
@@ -156,14 +165,18 @@ std::unique_ptr<Channel> openTcpChannel(int64_t rank, int64_t size,
                                         const std::string &host, int port,
                                         double timeout);
 
-/// Collectives in host memory, over the channel.
+/// Collectives in host memory, over the channel. With
+/// BLURT_LATE_COLLECTIVES=1 they run when they are waited for, not when they
+/// are started: results are the same unless a wait is in the wrong place.
 std::unique_ptr<Transport> createHostTransport(World &world);
 
 class CudaDevice;
+class CudaCode;
 
-/// Collectives in memory of `device`, by NCCL.
+/// Collectives in memory of `device`, by NCCL; `code`, if there is any, times
+/// them.
 std::unique_ptr<Transport> createNcclTransport(CudaDevice &device,
-                                               World &world);
+                                               CudaCode *code, World &world);
 
 /// Starts `count` ranks of this executable on this host, waits for them and
 /// returns the exit code of the command.

@@ -64,7 +64,8 @@ Session::Session(const blurt_program &program, const SessionOptions &options)
 void Session::startDevice(const SessionOptions &options) {
   cuda->book("arena");
   if (context.world) {
-    context.world->setTransport(createNcclTransport(*cuda, *context.world));
+    context.world->setTransport(
+        createNcclTransport(*cuda, deviceCode.get(), *context.world));
     cuda->book("NCCL");
   }
   deviceCode->prepareProducts(base + table.device->workspace_offset,

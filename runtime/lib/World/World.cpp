@@ -26,7 +26,8 @@ using namespace blurt;
 
 World::World(const blurt_program &program, std::unique_ptr<Channel> channel,
              double timeout)
-    : table(program), link(std::move(channel)), timeout(timeout) {
+    : table(program), link(std::move(channel)), timeout(timeout),
+      started(size_t(program.num_collectives)) {
   meetPeers();
 }
 
@@ -202,13 +203,28 @@ void World::compareSchedules() {
               hexString(xxh64(self.data(), self.size())));
 }
 
-void World::run(int32_t number, void *const *args) {
+void World::start(int32_t number, void *const *args) {
+  const blurt_collective &collective = table.collectives[number];
   current = number;
-  sent.calls += table.collectives[number].kind != BLURT_LOCAL_SHARD;
+  sent.calls += collective.kind != BLURT_LOCAL_SHARD;
   try {
-    mover->run(table.collectives[number], args);
+    mover->start(number, collective, args);
   } catch (const Error &error) {
     // Compiled code cannot be left by an exception.
+    fail(error.what());
+  }
+  started[size_t(number)] = collective.kind != BLURT_LOCAL_SHARD;
+  current = -1;
+}
+
+void World::wait(int32_t number) {
+  if (!started[size_t(number)])
+    return;
+  started[size_t(number)] = false;
+  current = number;
+  try {
+    mover->wait(number);
+  } catch (const Error &error) {
     fail(error.what());
   }
   current = -1;
@@ -221,12 +237,26 @@ void World::leave() {
   link->leave();
 }
 
-void blurt_collective_run(void *ctx, int32_t number, void *const *args) {
+static World &worldOf(void *ctx) {
   World *world = static_cast<Context *>(ctx)->world;
   if (!world) {
     std::fprintf(stderr, "error: this entry is for several devices, and is "
                          "run on one\n");
     ::_exit(ExitBadInput);
   }
-  world->run(number, args);
+  return *world;
+}
+
+void blurt_collective_run(void *ctx, int32_t number, void *const *args) {
+  World &world = worldOf(ctx);
+  world.start(number, args);
+  world.wait(number);
+}
+
+void blurt_collective_start(void *ctx, int32_t number, void *const *args) {
+  worldOf(ctx).start(number, args);
+}
+
+void blurt_collective_wait(void *ctx, int32_t number) {
+  worldOf(ctx).wait(number);
 }
