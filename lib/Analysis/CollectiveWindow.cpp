@@ -87,3 +87,26 @@ CollectiveOp blutrain::getRingReader(Value value) {
   });
   return isCollected ? CollectiveOp() : reader;
 }
+
+bool blutrain::canStartAhead(CollectiveOp collective) {
+  auto loop = dyn_cast<LoopOp>(collective->getParentOp());
+  if (!loop || loop.getCount() < 2 || collective.getKind() != "all_gather")
+    return false;
+  for (Value input : collective.getInputs()) {
+    while (Operation *def = input.getDefiningOp()) {
+      if (!isView(def))
+        return false;
+      input = def->getOperand(0);
+    }
+    auto argument = dyn_cast<BlockArgument>(input);
+    if (!argument || argument.getOwner() != loop.getBodyBlock() ||
+        argument.getArgNumber() <= loop.getCarries().size())
+      return false;
+  }
+  bool staysWithin = true;
+  for (Value result : collective.getResults())
+    forEachUser(result, [&](OpOperand &use) {
+      staysWithin &= !isa<blurt::LoopYieldOp>(use.getOwner());
+    });
+  return staysWithin;
+}

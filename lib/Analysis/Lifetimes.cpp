@@ -202,7 +202,7 @@ void Lifetimes::build(Block &block) {
       content.def = &op;
       content.index = result.getResultNumber();
       content.type = cast<RankedTensorType>(result.getType());
-      if (getRingReader(result)) {
+      if (op.hasAttr(kAheadAttr) || getRingReader(result)) {
         content.ring = cast<LoopOp>(op.getParentOp());
         content.type = stacked(content.type, kRingSlots);
       }
@@ -299,7 +299,7 @@ int64_t Lifetimes::getLastUse(Content &content, Value value, Block *home,
 }
 
 int64_t Lifetimes::getCollectiveEnd(blurt::CollectiveOp collective) const {
-  if (!collective.getAsync())
+  if (!collective.getAsync() || collective->hasAttr(kAheadAttr))
     return timeline.at(collective);
   CollectiveWindow window = getWindow(collective);
   return timeline.at(window.isCarried ? collective->getBlock()->getTerminator()
@@ -310,6 +310,11 @@ void Lifetimes::addRingLifetimes(Content &content) {
   Value front = content.values.front();
   LoopOp loop = content.ring;
   int64_t bodyEnd = timeline.getBodyEnd(loop);
+  if (content.def->hasAttr(kAheadAttr)) {
+    // From before the first iteration on, one slot or the other.
+    content.lifetimes.push_back({timeline.at(loop), bodyEnd});
+    return;
+  }
   // This iteration's slot, then the last one's.
   content.lifetimes.push_back(
       {timeline.at(content.def), bodyEnd, Lifetime::Region::OfValue, front});

@@ -41,6 +41,13 @@ struct OverlapCollectives
         collectives.push_back(op);
     });
     for (CollectiveOp op : llvm::reverse(collectives)) {
+      if (canStartAhead(op)) {
+        op.setAsync(true);
+        op->setAttr(kAheadAttr, UnitAttr::get(op.getContext()));
+        ++numAsynchronous;
+        ++numAhead;
+        continue;
+      }
       CollectiveWindow window = getWindow(op);
       if (!window.isCarried && !hasWork(op, window.end))
         continue;

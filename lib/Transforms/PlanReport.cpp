@@ -159,6 +159,7 @@ void blutrain::writePlanReportJson(const PlanReport &report,
           json.attribute("count", collective.count);
           json.attribute("bytes", collective.bytes);
           json.attribute("async", collective.isAsync);
+          json.attribute("ahead", collective.isAhead);
           json.attributeArray("waits", [&] {
             for (const std::string &wait : collective.waits)
               json.value(wait);

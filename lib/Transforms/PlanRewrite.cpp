@@ -7,6 +7,7 @@
 #include "PlanDetail.h"
 
 #include "Blurt/Collective.h"
+#include "blutrain/Analysis/CollectiveWindow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -39,6 +40,8 @@ private:
   void visitLeaf(Operation *op);
   void visitGroup(blurt::GroupOp group);
   void visitLoop(LoopOp loop);
+  void startFirst(LoopOp loop);
+  void startNext(blurt::CollectiveOp collective);
   void visitConcat(blurt::ConcatOp concat);
   void emitReturn(Operation *terminator);
 
@@ -74,6 +77,8 @@ private:
   /// The iteration of each loop that is being emitted.
   DenseMap<Operation *, Value> iterations;
   DenseMap<Value, Value> turns; ///< of iterations, in rings
+  /// Of collectives that are started an iteration ahead.
+  DenseMap<Operation *, int64_t> tickets;
   using SlotKey =
       std::pair<int64_t, std::pair<const void *, std::vector<const void *>>>;
   /// Slots by place, one map per enclosing block.
@@ -108,6 +113,12 @@ Value PlanRewriter::getSlot(Location loc, const ArenaView &view,
   SmallVector<int64_t> steps;
   SlotKey key{offset, {type.getAsOpaquePointer(), {}}};
   for (const ArenaView::Term &term : view.getTerms()) {
+    // What is started before a loop is of a certain iteration.
+    if (auto certain = getConstantIntValue(iterations.lookup(term.loop))) {
+      key.first = offset +=
+          term.step * (term.isRing ? *certain % term.count : *certain);
+      continue;
+    }
     indices.push_back(getIteration(term));
     steps.push_back(term.step);
     key.second.second.push_back(indices.back().getAsOpaquePointer());
@@ -181,6 +192,8 @@ void PlanRewriter::visit(Block &block) {
     }
     if (auto concat = dyn_cast<blurt::ConcatOp>(op))
       visitConcat(concat);
+    else if (op.hasAttr(kAheadAttr))
+      startNext(cast<blurt::CollectiveOp>(op));
     else if (auto group = dyn_cast<blurt::GroupOp>(op))
       visitGroup(group);
     else
@@ -276,8 +289,46 @@ void PlanRewriter::visitLeaf(Operation *op) {
     finish(typed);
   else
     finish(cast<blurt::CacheUpdateOp>(op));
+  if (auto found = tickets.find(op); found != tickets.end()) {
+    planForm->removeAttr(kAheadAttr);
+    cast<blurt::CollectiveOp>(planForm).setTicket(found->second);
+  }
   use(planForm, operands);
   define(planForm, outs);
+}
+
+/// What the loop's first iteration gathers.
+void PlanRewriter::startFirst(LoopOp loop) {
+  auto last = static_cast<int64_t>(loop.getCount()) - 1;
+  iterations[loop] = getIndex(loop.getReverse() ? last : 0);
+  for (Operation &op : *loop.getBodyBlock())
+    if (op.hasAttr(kAheadAttr)) {
+      tickets.try_emplace(&op, static_cast<int64_t>(tickets.size()));
+      visitLeaf(&op);
+    }
+  iterations.erase(loop);
+}
+
+/// What the next iteration gathers, unless this is the last one.
+void PlanRewriter::startNext(blurt::CollectiveOp collective) {
+  Location loc = collective.getLoc();
+  auto loop = cast<LoopOp>(collective->getParentOp());
+  Value iteration = iterations.lookup(loop), one = getIndex(1);
+  auto forOp = cast<scf::ForOp>(builder.getBlock()->getParentOp());
+  Value last = getIndex(static_cast<int64_t>(loop.getCount()) - 1);
+  Value hasNext = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult,
+                                        forOp.getInductionVar(), last);
+  auto branch = scf::IfOp::create(builder, loc, hasNext);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  iterations[loop] =
+      loop.getReverse()
+          ? arith::SubIOp::create(builder, loc, iteration, one).getResult()
+          : arith::AddIOp::create(builder, loc, iteration, one).getResult();
+  slots.emplace_back();
+  visitLeaf(collective);
+  slots.pop_back();
+  iterations[loop] = iteration;
 }
 
 void PlanRewriter::visitLoop(LoopOp loop) {
@@ -286,6 +337,7 @@ void PlanRewriter::visitLoop(LoopOp loop) {
   auto count = static_cast<int64_t>(loop.getCount());
   for (unsigned i = 0, e = loop.getCarries().size(); i < e; ++i)
     moveTo(loc, loop.getCarries()[i], placement.getInitialView(loop, i));
+  startFirst(loop);
   retire(loc, timeline.at(loop));
   Value zero = getIndex(0), one = getIndex(1), bound = getIndex(count);
   Value last = loop.getReverse() ? getIndex(count - 1) : Value();

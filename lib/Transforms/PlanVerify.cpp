@@ -99,6 +99,13 @@ static std::optional<int64_t> getRingSlots(Value index) {
 FailureOr<scf::ForOp> FunctionVerifier::getLoop(Value index) {
   if (getRingSlots(index))
     index = index.getDefiningOp()->getOperand(0);
+  // The next iteration, where there is one.
+  APInt one;
+  if (isa_and_nonnull<arith::AddIOp, arith::SubIOp>(index.getDefiningOp()) &&
+      isa<scf::IfOp>(index.getDefiningOp()->getParentOp()) &&
+      matchPattern(index.getDefiningOp()->getOperand(1), m_ConstantInt(&one)) &&
+      one.isOne())
+    index = index.getDefiningOp()->getOperand(0);
   if (auto sub = index.getDefiningOp<arith::SubIOp>()) {
     APInt last;
     if (!matchPattern(sub.getLhs(), m_ConstantInt(&last)))
@@ -211,6 +218,13 @@ LogicalResult FunctionVerifier::collect(Block &block) {
       if (failed(collect(*loop.getBody())))
         return failure();
       times[loop] = {begin, now++};
+    } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      if (branch.getNumResults() != 0 || branch.elseBlock())
+        return op.emitOpError("has results or an else, expected neither");
+      int64_t begin = now++;
+      if (failed(collect(*branch.thenBlock())))
+        return failure();
+      times[branch] = {begin, now++};
     } else if (isa<blurt::GroupOp, blurt::GemmOp, blurt::AttentionOp,
                    blurt::AttentionGradOp, blurt::ScatterAddOp,
                    blurt::CacheUpdateOp, blurt::CollectiveOp, memref::StoreOp>(
@@ -218,9 +232,9 @@ LogicalResult FunctionVerifier::collect(Block &block) {
       if (failed(collectAccesses(&op)))
         return failure();
     } else if (!isa<arith::ConstantOp, arith::SubIOp, arith::RemUIOp,
-                    arith::IndexCastOp, arith::AddIOp, arith::MulIOp,
-                    scf::YieldOp, func::ReturnOp, func::CallOp, blurt::WaitOp,
-                    LLVM::IntToPtrOp, LLVM::AddressOfOp,
+                    arith::CmpIOp, arith::IndexCastOp, arith::AddIOp,
+                    arith::MulIOp, scf::YieldOp, func::ReturnOp, func::CallOp,
+                    blurt::WaitOp, LLVM::IntToPtrOp, LLVM::AddressOfOp,
                     memref::ExtractAlignedPointerAsIndexOp>(op)) {
       InFlightDiagnostic diag =
           op.emitOpError("is not allowed at the plan stage");
@@ -279,9 +293,10 @@ LogicalResult FunctionVerifier::computeLifetime(Buffer &buffer) {
   // The innermost block around all accesses.
   const Access &first = buffer.accesses.front();
   Block *common = first.op->getBlock();
-  while (llvm::any_of(buffer.accesses, [&](const Access &access) {
-    return !common->findAncestorOpInBlock(*access.op);
-  }))
+  while (isa<scf::IfOp>(common->getParentOp()) ||
+         llvm::any_of(buffer.accesses, [&](const Access &access) {
+           return !common->findAncestorOpInBlock(*access.op);
+         }))
     common = common->getParentOp()->getBlock();
   auto timesIn = [&](Block *block, const Access &access) {
     Operation *ancestor = block->findAncestorOpInBlock(*access.op);

@@ -64,6 +64,8 @@ int64_t WaitVerifier::evaluate(Value index) {
     return constant.getSExtValue();
   if (auto sub = index.getDefiningOp<arith::SubIOp>())
     return evaluate(sub.getLhs()) - evaluate(sub.getRhs());
+  if (auto sum = index.getDefiningOp<arith::AddIOp>())
+    return evaluate(sum.getLhs()) + evaluate(sum.getRhs());
   if (auto turn = index.getDefiningOp<arith::RemUIOp>())
     return evaluate(turn.getLhs()) % evaluate(turn.getRhs());
   return iterations.lookup(index);
@@ -139,6 +141,16 @@ LogicalResult WaitVerifier::step(Operation *op) {
 
 LogicalResult WaitVerifier::run(Block &block) {
   for (Operation &op : block) {
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
+      if (!compare || compare.getPredicate() != arith::CmpIPredicate::ult)
+        return op.emitOpError("depends on something other than whether an "
+                              "iteration is below a number");
+      if (evaluate(compare.getLhs()) < evaluate(compare.getRhs()) &&
+          failed(run(*branch.thenBlock())))
+        return failure();
+      continue;
+    }
     auto loop = dyn_cast<scf::ForOp>(op);
     if (!loop) {
       if (op.getNumOperands() + isa<blurt::WaitOp>(op) != 0 &&

@@ -13,6 +13,8 @@
 
 #include "PlanDetail.h"
 
+#include "blutrain/Analysis/CollectiveWindow.h"
+
 #include "Blurt/Collective.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -56,24 +58,42 @@ private:
 
 } // namespace
 
-static int64_t getCount(Value index) {
-  if (auto ring = index.getDefiningOp<arith::RemUIOp>())
-    return getConstantIntValue(ring.getRhs()).value();
-  if (auto reversed = index.getDefiningOp<arith::SubIOp>())
-    index = reversed.getRhs();
-  auto loop =
-      cast<scf::ForOp>(cast<BlockArgument>(index).getOwner()->getParentOp());
-  return getConstantIntValue(loop.getUpperBound()).value();
-}
+namespace {
 
-/// The loop whose iteration `index` is computed from.
-static Operation *getLoop(Value index) {
-  while (Operation *def = index.getDefiningOp())
-    index = def->getOperand(isa<arith::SubIOp>(def) ? 1 : 0);
-  return cast<BlockArgument>(index).getOwner()->getParentOp();
-}
+/// An index of a slot: the iteration of `loop`, or of the one that comes
+/// `ahead` iterations later, or its turn in a ring of so many slots.
+struct Turn {
+  scf::ForOp loop;
+  int64_t ahead = 0, slots = 0;
+  bool isReverse = false;
 
-/// Whether [begin, end) of both overlap if `b` is moved by `shift`.
+  explicit Turn(Value index) {
+    if (auto turn = index.getDefiningOp<arith::RemUIOp>()) {
+      slots = getConstantIntValue(turn.getRhs()).value();
+      index = turn.getLhs();
+    }
+    int64_t offset = 0;
+    while (Operation *def = index.getDefiningOp()) {
+      if (auto number = getConstantIntValue(def->getOperand(1))) {
+        offset += isa<arith::SubIOp>(def) ? -*number : *number;
+        index = def->getOperand(0);
+      } else {
+        isReverse = true;
+        index = def->getOperand(1);
+      }
+    }
+    loop =
+        cast<scf::ForOp>(cast<BlockArgument>(index).getOwner()->getParentOp());
+    ahead = isReverse ? -offset : offset;
+  }
+  int64_t getCount() {
+    return slots ? slots : getConstantIntValue(loop.getUpperBound()).value();
+  }
+};
+
+} // namespace
+
+/// Whether the bytes of both overlap if `b` is moved by `shift`.
 static bool overlapShifted(SlotOp a, SlotOp b, int64_t shift) {
   int64_t aBytes = *blurt::getSpanBytes(cast<MemRefType>(a.getType()));
   int64_t bBytes = *blurt::getSpanBytes(cast<MemRefType>(b.getType()));
@@ -88,7 +108,7 @@ static bool overlapEver(SlotOp a, SlotOp b) {
         begin + *blurt::getSpanBytes(cast<MemRefType>(slot.getType()));
     for (auto [index, step] :
          llvm::zip_equal(slot.getIterations(), slot.getSteps()))
-      end += step * (getCount(index) - 1);
+      end += step * (Turn(index).getCount() - 1);
     return std::make_pair(begin, end);
   };
   auto [aBegin, aEnd] = range(a);
@@ -100,20 +120,37 @@ static bool overlapEver(SlotOp a, SlotOp b) {
 static bool overlaps(const Flight &flight, SlotOp flown, SlotOp slot) {
   if (!overlapEver(flown, slot))
     return false;
-  if (flight.age == Flight::Age::Unknown ||
-      flown.getIterations() != slot.getIterations() ||
-      flown.getSteps() != slot.getSteps())
+  if (flight.age == Flight::Age::Unknown || flown.getSteps() != slot.getSteps())
     return true;
-  if (flight.age == Flight::Age::Current)
-    return overlapShifted(flown, slot, 0);
-  // Loops count up or down, and rings have two slots.
-  Operation *loop = flight.op->getParentOp();
-  for (auto [index, step] :
-       llvm::zip_equal(slot.getIterations(), slot.getSteps()))
-    if (getLoop(index) == loop)
-      return overlapShifted(flown, slot, step) ||
-             overlapShifted(flown, slot, -step);
-  return overlapShifted(flown, slot, 0);
+  CollectiveOp op = flight.op;
+  auto around = op->getParentOfType<scf::ForOp>();
+  SmallVector<int64_t, 2> shifts{0};
+  for (auto [itsIndex, index, step] : llvm::zip_equal(
+           flown.getIterations(), slot.getIterations(), slot.getSteps())) {
+    Turn its(itsIndex), turn(index);
+    if (its.loop != turn.loop || its.slots != turn.slots ||
+        its.isReverse != turn.isReverse)
+      return true;
+    // How many iterations later the flight's slot comes.
+    int64_t later = its.ahead - turn.ahead;
+    if (its.loop == around && flight.age == Flight::Age::Previous)
+      --later;
+    if (its.slots == 0) {
+      for (int64_t &shift : shifts)
+        shift += step * (its.isReverse ? later : -later);
+    } else if (later % its.slots != 0) {
+      // From the first to the last slot or back.
+      if (its.slots != kRingSlots)
+        return true;
+      SmallVector<int64_t, 2> both;
+      for (int64_t shift : shifts)
+        both.append({shift + step, shift - step});
+      shifts = both;
+    }
+  }
+  return llvm::any_of(shifts, [&](int64_t shift) {
+    return overlapShifted(flown, slot, shift);
+  });
 }
 
 /// Whether `op` writes, or reads, the operand; both if it does not say.
@@ -137,7 +174,7 @@ static bool conflicts(const Flight &flight, Operation *op) {
   CollectiveOp flown = flight.op;
   if (auto other = dyn_cast<CollectiveOp>(op);
       other && other.getKind() != "local_shard")
-    return other == flown;
+    return other.getTicket() == flown.getTicket();
   for (Value operand : op->getOperands()) {
     auto slot = operand.getDefiningOp<SlotOp>();
     if (!slot)
@@ -151,6 +188,15 @@ static bool conflicts(const Flight &flight, Operation *op) {
         return true;
   }
   return false;
+}
+
+static bool conflictsWithin(const Flight &flight, Operation *around) {
+  return around
+      ->walk([&](Operation *op) {
+        return op != around && conflicts(flight, op) ? WalkResult::interrupt()
+                                                     : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 void WaitPlacer::wait(Operation *op, Flights &flights,
@@ -175,19 +221,14 @@ void WaitPlacer::visitLoop(scf::ForOp loop, Flights &flights, bool insert) {
   wait(
       loop, flights,
       [&](const Flight &flight) {
-        Flight any{flight.op, Flight::Age::Unknown};
-        return loop
-            ->walk([&](Operation *op) {
-              return conflicts(any, op) ? WalkResult::interrupt()
-                                        : WalkResult::advance();
-            })
-            .wasInterrupted();
+        return conflictsWithin({flight.op, Flight::Age::Unknown}, loop);
       },
       insert);
   Flights entry = walk(*loop.getBody(), {}, /*insert=*/false);
   for (Flight &flight : entry)
-    flight.age = flight.op->getParentOp() == loop ? Flight::Age::Previous
-                                                  : Flight::Age::Unknown;
+    flight.age = flight.op->getParentOfType<scf::ForOp>() == loop
+                     ? Flight::Age::Previous
+                     : Flight::Age::Unknown;
   for (Flight flight : walk(*loop.getBody(), entry, insert)) {
     flight.age = Flight::Age::Unknown;
     flights.push_back(flight);
@@ -199,6 +240,15 @@ WaitPlacer::Flights WaitPlacer::walk(Block &block, Flights flights,
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto loop = dyn_cast<scf::ForOp>(op)) {
       visitLoop(loop, flights, insert);
+      continue;
+    }
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      // Before it, since what is in it may not run.
+      wait(
+          branch, flights,
+          [&](const Flight &flight) { return conflictsWithin(flight, branch); },
+          insert);
+      flights = walk(*branch.thenBlock(), std::move(flights), insert);
       continue;
     }
     bool isReturn = isa<func::ReturnOp>(op);
@@ -216,9 +266,14 @@ WaitPlacer::Flights WaitPlacer::walk(Block &block, Flights flights,
 }
 
 SmallVector<PlacedWait> WaitPlacer::run() {
+  // One that was started ahead in front of a loop has its ticket.
   int64_t next = 0;
   func.walk([&](CollectiveOp op) {
-    if (op.getAsync())
+    if (op.getTicket())
+      next = std::max(next, static_cast<int64_t>(*op.getTicket()) + 1);
+  });
+  func.walk([&](CollectiveOp op) {
+    if (op.getAsync() && !op.getTicket())
       op.setTicket(next++);
   });
   if (next > 0)

@@ -38,6 +38,14 @@ CollectiveWindow getWindow(mlir::blurt::CollectiveOp collective);
 /// the iteration, and not collected itself.
 mlir::blurt::CollectiveOp getRingReader(mlir::Value value);
 
+/// On an all-gather at whose place iteration i starts what iteration i+1
+/// gathers and waits for its own; what comes first is started before the loop.
+constexpr llvm::StringLiteral kAheadAttr = "blurt.ahead";
+
+/// Whether an all-gather in a loop may be started an iteration ahead: it reads
+/// slices of the loop's, and nothing collects or carries what it gives.
+bool canStartAhead(mlir::blurt::CollectiveOp collective);
+
 /// Calls `visit` with the users of `value` and of views of it.
 void forEachUser(mlir::Value value,
                  llvm::function_ref<void(mlir::OpOperand &)> visit);

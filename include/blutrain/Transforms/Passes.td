@@ -142,6 +142,10 @@ def OverlapCollectivesPass
     next iteration. `blurt-plan` keeps its bytes until then and places the
     waits.
 
+    An all-gather of slices that a loop goes through also gets `blurt.ahead`:
+    iteration i starts what iteration i+1 gathers. What comes first is started
+    before the loop, what is gathered lies in two slots in turns.
+
     ```mlir
     %piece = blurt.collective "reduce_scatter" %g axis = "dp" size = 2 : ...
     ```
@@ -151,7 +155,8 @@ def OverlapCollectivesPass
     ```
   }];
   let statistics = [
-    Statistic<"numAsynchronous", "asynchronous", "Number of collectives">];
+    Statistic<"numAsynchronous", "asynchronous", "Number of collectives">,
+    Statistic<"numAhead", "ahead", "Number of those started ahead">];
 }
 
 def VerifyPlanPass : Pass<"blurt-verify-plan", "::mlir::ModuleOp"> {

@@ -71,6 +71,7 @@ struct PlanCollective {
   int64_t count = 1; ///< how often it runs in a call of the entry
   int64_t bytes = 0; ///< that a device sends each time
   bool isAsync = false;
+  bool isAhead = false; ///< of the next iteration of its loop
   /// What it is waited for in front of.
   std::vector<std::string> waits;
 };

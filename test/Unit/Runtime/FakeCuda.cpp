@@ -368,9 +368,8 @@ int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   *greatest = -5;
   return 0;
 }
-int cuStreamDestroy_v2(void *where) {
-  // What nobody waited for may use what is gone after this.
-  static_cast<Stream *>(where)->clear();
+int cuStreamDestroy_v2(void *handle) {
+  static_cast<Stream *>(handle)->clear();
   return 0;
 }
 int cuStreamWaitEvent(void *where, void *handle, unsigned flags) {

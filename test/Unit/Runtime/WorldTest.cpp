@@ -390,7 +390,8 @@ float seenOfCollective(
     CudaDevice device(0, 13000);
     CudaCode code(device, program);
     world.setTransport(createNcclTransport(device, &code, world));
-    float from[8] = {}, to[4] = {};
+    std::unique_ptr<Backend> backend = createCudaBackend(device);
+    auto *from = static_cast<float *>(backend->allocate(64)), *to = from + 8;
     try {
       if (asGraph) {
         CudaGraph graph(device, code, "unit",
@@ -407,6 +408,7 @@ float seenOfCollective(
           << error.what();
     }
     world.setTransport(nullptr);
+    backend->free(from, 64);
   });
   unsetenv("FAKE_CUDA_EARLY");
   return seen;
