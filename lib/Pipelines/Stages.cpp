@@ -180,6 +180,8 @@ static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
   plan.link = LinkModel::getDefault(options.target);
   if (!options.link.empty())
     plan.link = cantFail(LinkModel::parse(options.link, plan.link));
+  if (!options.mesh.empty())
+    pm.addPass(createOverlapCollectivesPass());
   pm.addPass(createPlanPass(plan, report));
   pm.addPass(createVerifyPlanPass());
 }

@@ -8,6 +8,7 @@
 
 #include "Blurt/Collective.h"
 #include "blurt/blurt.h"
+#include "blutrain/Analysis/CollectiveWindow.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -18,6 +19,8 @@ using namespace blutrain;
 using namespace mlir;
 
 static constexpr int64_t kAlignment = BLURT_ALIGNMENT;
+/// Of a collective in the report, while planning.
+static constexpr StringLiteral kNumberAttr = "blurt.number";
 
 static int64_t alignUp(int64_t bytes) {
   return static_cast<int64_t>(
@@ -55,6 +58,8 @@ private:
   void addStateOwners();
   void addCollective(blurt::CollectiveOp op, const Timeline &timeline);
   void countKernels(func::FuncOp func, const Timeline &timeline);
+  /// Places the waits of a function and adds them to the report.
+  void addWaits(func::FuncOp func);
   void setPlanHash();
 
   ModuleOp module;
@@ -243,6 +248,11 @@ void ProgramPlanner::addCollective(blurt::CollectiveOp op,
     collective.count *= static_cast<int64_t>(loop.getCount());
   if (collective.kind != "local_shard")
     collective.bytes = op.getPieceBytes() * (collective.size - 1);
+  collective.isAsync = op.getAsync();
+  collective.isAhead = op->hasAttr(kAheadAttr);
+  // What a loop starts ahead of its iterations is two operations of the plan.
+  op->setAttr(kNumberAttr, builder.getI64IntegerAttr(static_cast<int64_t>(
+                               report.collectives.size())));
   report.collectives.push_back(std::move(collective));
 }
 
@@ -379,6 +389,17 @@ LogicalResult ProgramPlanner::checkLimit() {
   return diag;
 }
 
+void ProgramPlanner::addWaits(func::FuncOp func) {
+  SmallVector<PlacedWait> waits = placeWaits(func);
+  func.walk([&](blurt::CollectiveOp op) {
+    auto number = cast<IntegerAttr>(op->removeAttr(kNumberAttr));
+    PlanCollective &collective = report.collectives[number.getInt()];
+    for (const PlacedWait &wait : waits)
+      if (wait.collective == op)
+        collective.waits.push_back(describeOperation(wait.before));
+  });
+}
+
 /// What a checkpoint is checked against: a digest of the module in plan form,
 /// without locations.
 void ProgramPlanner::setPlanHash() {
@@ -423,8 +444,10 @@ FailureOr<PlanReport> ProgramPlanner::run() {
   program.set("state", builder.getArrayAttr(state));
   program.set("entries", builder.getArrayAttr(entries));
   module->setAttr("blurt.program", program.getDictionary(module.getContext()));
-  for (PlannedFunction &planned : functions)
+  for (PlannedFunction &planned : functions) {
     report.copies += rewriteToPlan(planned, options);
+    addWaits(planned.func);
+  }
   setPlanHash();
   return std::move(report);
 }

@@ -208,6 +208,12 @@ void blutrain::writePlanReportJson(const PlanReport &report,
           json.attribute("count", collective.count);
           json.attribute("bytes", collective.bytes);
           json.attribute("seconds", collective.seconds);
+          json.attribute("async", collective.isAsync);
+          json.attribute("ahead", collective.isAhead);
+          json.attributeArray("waits", [&] {
+            for (const std::string &wait : collective.waits)
+              json.value(wait);
+          });
         });
     });
     if (report.cost.devices > 1)

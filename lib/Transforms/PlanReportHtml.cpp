@@ -136,9 +136,11 @@ if (plan.cost) {
   const details = make(page, 'details');
   make(details, 'summary', {}, plan.collectives.length + ' collectives');
   table(details, ['entry', 'position', 'what', 'axis', 'devices', 'values',
-                  'times', 'bytes each', 'expected each', 'source'],
+                  'times', 'bytes each', 'expected each', 'waited for before',
+                  'source'],
         plan.collectives.map(c => [c.entry, c.position, c.kind, c.axis, c.size,
                                    c.values, c.count, c.bytes, time(c.seconds),
+                                   c.async ? c.waits.join(', ') : 'it ends',
                                    c.location]));
 }
 make(page, 'h2', {}, 'Outside the arena');

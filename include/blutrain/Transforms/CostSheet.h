@@ -32,17 +32,6 @@ struct LinkModel {
                                          LinkModel defaults);
 };
 
-/// A collective at its program position.
-struct PlanCollective {
-  std::string kind, location, entry, axis;
-  int64_t size = 0; ///< devices that take part
-  int64_t values = 0;
-  int64_t position = 0;
-  int64_t count = 1;  ///< how often it runs in a call of the entry
-  int64_t bytes = 0;  ///< that a device sends each time
-  double seconds = 0; ///< expected each time
-};
-
 struct PlanReport;
 
 /// All that a call of an entry, a step, sends.

@@ -66,6 +66,21 @@ struct PlanStep {
   int64_t count = 1; ///< iterations, if it is a loop
 };
 
+/// A collective at its program position.
+struct PlanCollective {
+  std::string kind, location, entry, axis;
+  int64_t size = 0; ///< devices that take part
+  int64_t values = 0;
+  int64_t position = 0;
+  int64_t count = 1;  ///< how often it runs in a call of the entry
+  int64_t bytes = 0;  ///< that a device sends each time
+  double seconds = 0; ///< expected each time
+  bool isAsync = false;
+  bool isAhead = false; ///< of the next iteration of its loop
+  /// What it is waited for in front of.
+  std::vector<std::string> waits;
+};
+
 /// Memory of the device that is not in the arena.
 struct PlanReserve {
   std::string name, note;
