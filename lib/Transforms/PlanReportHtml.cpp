@@ -140,7 +140,7 @@ if (plan.cost) {
                   'source'],
         plan.collectives.map(c => [c.entry, c.position, c.kind, c.axis, c.size,
                                    c.values, c.count, c.bytes, time(c.seconds),
-                                   c.async ? c.waits.join(', ') : 'it ends',
+                                   c.async ? c.waits.join(', ') : 'what follows',
                                    c.location]));
 }
 make(page, 'h2', {}, 'Outside the arena');

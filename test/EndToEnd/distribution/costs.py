@@ -34,10 +34,11 @@ def sheet(name, ranks, zero, accum, flags):
         return program, json.load(file)
 
 
+trained = {}
 for ranks, zero, accum, flags in PLANS:
     name = f"r{ranks}z{zero}k{accum}"
     program, plan = sheet(name, ranks, zero, accum, flags)
-    test.train(program, "--devices", ranks, steps=2, out=name)
+    trained[name] = test.train(program, "--devices", ranks, steps=2, out=name)
     counted = test.lines(name + ".jsonl")[-1]
     cost = plan["cost"]
     train = next(e for e in cost["entries"] if e["name"] == "train")
@@ -97,6 +98,22 @@ for ranks, zero, accum, flags in PLANS:
     whole, found = memory["parameters"]["bytes"], memory["gradients"]["bytes"]
     if zero == 0 or (zero == 1 and accum > 1):
         test.check(found >= whole, f"{name}: gradients {found}, whole {whole}")
+
+# Parameters that stay whole are gathered as gradients; the numbers are the same.
+test.write("layout.json", json.dumps({"unsharded": ["*.bias", "wte.*"]}))
+program, plan = sheet("layout", 2, 1, 1, ("--layout", test.path("layout.json")))
+lines, saved = test.train(program, "--devices", 2, steps=2, out="layout")
+expected, weights = trained["r2z1k1"]
+test.check(saved == weights, "layout: weights")
+test.check(
+    [line["loss"] for line in lines] == [line["loss"] for line in expected],
+    "layout: losses",
+)
+memory = {m["class"]: m for m in plan["cost"]["memory"]}
+test.check(
+    memory["moments"]["bytes"] > memory["moments"]["formula_bytes"],
+    f"layout: moments {memory['moments']}",
+)
 
 page = test.path("page.html")
 test.compile(model, "page", f"--batch={BATCH}", f"--seq={T}", "--mesh=dp=2",
