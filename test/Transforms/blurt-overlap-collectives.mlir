@@ -179,9 +179,11 @@ func.func @gathers(
 // REPORT-NEXT:   "location":
 // REPORT-NEXT:   "axis": "dp",
 // REPORT-NEXT:   "size": 2,
+// REPORT-NEXT:   "values": 1,
 // REPORT-NEXT:   "position":
 // REPORT-NEXT:   "count": 4,
 // REPORT-NEXT:   "bytes": 32,
+// REPORT-NEXT:   "seconds": {{.*}},
 // REPORT-NEXT:   "async": true,
 // REPORT-NEXT:   "ahead": false,
 // REPORT-NEXT:   "waits": [
@@ -189,6 +191,7 @@ func.func @gathers(
 // REPORT-NEXT:     "func.return at
 // REPORT:        "kind": "local_shard",
 // REPORT:        "bytes": 0,
+// REPORT-NEXT:   "seconds": 0,
 // REPORT-NEXT:   "async": false,
 // REPORT-NEXT:   "ahead": false,
 // REPORT-NEXT:   "waits": []
