@@ -2,7 +2,7 @@
 """Programs for several devices compute what one device computes.
 
 usage: distribution.py --bin DIR --part losses|zero|accum|optimizer|remat|evaluate|
-                       counts|start|checkpoints|classifier [--ranks N...]
+                       counts|start|checkpoints|classifier|ahead [--ranks N...]
 """
 import json
 import os
@@ -13,11 +13,12 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
+from gatherize import gatherize  # noqa: E402
 from harness import Test, tokens  # noqa: E402
 
 PARTS = (
     *("losses", "zero", "accum", "optimizer", "remat", "evaluate"),
-    *("counts", "start", "checkpoints", "classifier"),
+    *("counts", "start", "checkpoints", "classifier", "ahead"),
 )
 
 
@@ -87,6 +88,30 @@ def zero():
             test.check(late[0] == reference[0], f"late metrics, stage {stage}, {ranks}")
             test.check(late[1] == reference[1], f"late weights, stage {stage}, {ranks}")
         del os.environ["BLURT_LATE_COLLECTIVES"]
+
+
+def ahead():
+    """Stacks that gather their parameters an iteration ahead compute the same."""
+    deep = test.gpt2("deep.mlir", vocab=VOCAB, context=T, layers=4)
+    flags = (f"--batch={BATCH}", f"--seq={T}", "--mesh=dp=3")
+    test.compile(deep, "whole.mlir", *flags, "--compile-to=shard")
+    with open(test.path("whole.mlir")) as file:
+        text = file.read()
+    end = text.index("blu.step @eval")
+    with open(test.path("pieces.mlir"), "w") as file:
+        file.write(gatherize(text[:end], 3) + text[end:])
+    found, calls = {}, {}
+    for name in ("whole", "pieces"):
+        test.compile(f"{name}.mlir", name, *flags, "--compile-from=shard")
+        found[name] = execute(test.path(name), name, 3)
+        calls[name] = test.lines(name + ".jsonl")[-1]["collective_calls"]
+    test.check(found["pieces"] == found["whole"], "gathers ahead")
+    # One for each of 4 iterations, forward and backward, and none more.
+    test.check(calls["pieces"] == calls["whole"] + 8, f"calls {calls}")
+    os.environ["BLURT_LATE_COLLECTIVES"] = "1"
+    late = execute(test.path("pieces"), "late", 3)
+    del os.environ["BLURT_LATE_COLLECTIVES"]
+    test.check(late == found["whole"], "gathers ahead, late")
 
 
 def accum():
