@@ -81,9 +81,11 @@ def zero():
             found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}")
             test.check(found[0] == reference[0], f"metrics, stage {stage}, {ranks}")
             test.check(found[1] == reference[1], f"weights, stage {stage}, {ranks}")
+        if ranks > 4:
+            continue
         # Collectives that run as late as the waits allow give them too.
         os.environ["BLURT_LATE_COLLECTIVES"] = "1"
-        for stage in (0, 1, 2):
+        for stage in STAGES:
             name = f"z{stage}-{ranks}"
             late = execute(test.path(name), f"late-{name}", ranks)
             test.check(late[0] == reference[0], f"late metrics, stage {stage}, {ranks}")
