@@ -2,6 +2,7 @@
 // RUN: bt-opt %s --blurt-overlap-collectives | FileCheck %s --check-prefix=MARK
 // RUN: bt-opt %s --blurt-overlap-collectives --blurt-plan=report=%t.json -o /dev/null
 // RUN: FileCheck %s --input-file=%t.json --check-prefix=REPORT
+// RUN: bt-opt %s --blurt-overlap-collectives --blurt-plan --blurt-emit-cpu-kernels | FileCheck %s --check-prefix=EMIT
 
 #id = affine_map<(d0) -> (d0)>
 
@@ -155,6 +156,17 @@ func.func @line(%x: tensor<16xf32> {blu.tensor = {name = "x", role = "input"}})
 // CHECK:           blurt.group "use" {{.*}} ins(%{{.*}}, %[[R]]
 // CHECK-NOT:       blurt.wait
 // CHECK:         }
+// It is one entry of the program's table.
+// EMIT-LABEL: func.func @gathers
+// EMIT:         %[[N:.*]] = arith.constant 6 : i32
+// EMIT-NEXT:    llvm.call @blurt_collective_start(%{{.*}}, %[[N]],
+// EMIT:         llvm.call @blurt_collective_wait
+// EMIT:         scf.for
+// EMIT:           %[[W:.*]] = arith.constant 6 : i32
+// EMIT-NEXT:      llvm.call @blurt_collective_wait(%{{.*}}, %[[W]])
+// EMIT-NEXT:      scf.if
+// EMIT:             %[[M:.*]] = arith.constant 6 : i32
+// EMIT-NEXT:        llvm.call @blurt_collective_start(%{{.*}}, %[[M]],
 func.func @gathers(
     %w: tensor<4x8xf32> {blu.tensor = {name = "v.{i}", role = "param", stack_count = 4 : i64, stack_first = 0 : i64}},
     %x: tensor<16xf32> {blu.tensor = {name = "x", role = "input"}})

@@ -2,7 +2,7 @@
 """Programs for several devices compute what one device computes.
 
 usage: distribution.py --bin DIR --part losses|zero|accum|optimizer|remat|evaluate|
-                       counts|start|variables|checkpoints|classifier|hellaswag
+                       counts|start|variables|checkpoints|classifier|hellaswag|ahead
                        [--ranks N...]
 """
 import json
@@ -15,11 +15,12 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
+from gatherize import gatherize  # noqa: E402
 from harness import Test, tokens  # noqa: E402
 
 PARTS = (
     *("losses", "zero", "accum", "optimizer", "remat", "evaluate"),
-    *("counts", "start", "variables", "checkpoints", "classifier", "hellaswag"),
+    *("counts", "start", "variables", "checkpoints", "classifier", "hellaswag", "ahead"),
 )
 
 
@@ -75,10 +76,12 @@ def losses():
 
 def zero():
     """The stages of ZeRO give the same bits."""
+    # More iterations than a ring has slots.
+    deep = test.gpt2("deep.mlir", vocab=VOCAB, context=T, layers=4)
     for ranks in test.options.ranks:
-        reference = run(f"z0-{ranks}", ranks)
+        reference = run(f"z0-{ranks}", ranks, model=deep)
         for stage in STAGES[1:]:
-            found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}")
+            found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}", model=deep)
             test.check(found[0] == reference[0], f"metrics, stage {stage}, {ranks}")
             test.check(found[1] == reference[1], f"weights, stage {stage}, {ranks}")
         if ranks > 4:
@@ -91,6 +94,30 @@ def zero():
             test.check(late[0] == reference[0], f"late metrics, stage {stage}, {ranks}")
             test.check(late[1] == reference[1], f"late weights, stage {stage}, {ranks}")
         del os.environ["BLURT_LATE_COLLECTIVES"]
+
+
+def ahead():
+    """Stacks that gather their parameters an iteration ahead compute the same."""
+    deep = test.gpt2("deep.mlir", vocab=VOCAB, context=T, layers=4)
+    flags = (f"--batch={BATCH}", f"--seq={T}", "--mesh=dp=3")
+    test.compile(deep, "whole.mlir", *flags, "--compile-to=shard")
+    with open(test.path("whole.mlir")) as file:
+        text = file.read()
+    end = text.index("blu.step @eval")
+    with open(test.path("pieces.mlir"), "w") as file:
+        file.write(gatherize(text[:end], 3) + text[end:])
+    found, calls = {}, {}
+    for name in ("whole", "pieces"):
+        test.compile(f"{name}.mlir", name, *flags, "--compile-from=shard")
+        found[name] = execute(test.path(name), name, 3)
+        calls[name] = test.lines(name + ".jsonl")[-1]["collective_calls"]
+    test.check(found["pieces"] == found["whole"], "gathers ahead")
+    # One for each of 4 iterations, forward and backward, and none more.
+    test.check(calls["pieces"] == calls["whole"] + 8, f"calls {calls}")
+    os.environ["BLURT_LATE_COLLECTIVES"] = "1"
+    late = execute(test.path("pieces"), "late", 3)
+    del os.environ["BLURT_LATE_COLLECTIVES"]
+    test.check(late == found["whole"], "gathers ahead, late")
 
 
 def accum():

@@ -362,15 +362,18 @@ TEST(Nccl, UnevenPiecesGoByRoot) {
       "join 0 of 2 id 7\n");
 }
 
-/// What a collective of rank 0 of two is seen to give in the device's stream:
-/// `queue` gets 8 floats that it reads, 4 that it writes, and the world.
-float seenOfCollective(
-    const std::function<void(CudaDevice &, World &, float *, float *)> &queue,
-    bool asGraph, bool isEarly) {
+/// A program of two ranks with one collective, as rank 0 sees it: it reads 8
+/// floats of the device at `from` and writes 4 at `to`.
+struct RankZero {
+  World &world;
+  CudaDevice &device;
+  CudaCode &code;
+  float *from, *to;
+};
+
+void asRankZero(const std::function<void(RankZero)> &body) {
   setenv("BLURT_LIBCUDA", BLURT_FAKE_CUDA, 1);
   setenv("BLURT_NCCL", BLURT_FAKE_NCCL, 1);
-  if (isEarly)
-    setenv("FAKE_CUDA_EARLY", "1", 1);
   const blurt_collective_value values[] = {{1, 8, 4, BLURT_F32, 0}};
   const blurt_collective collective = {
       BLURT_REDUCE_SCATTER, 1, 2, "dp", "an op", values};
@@ -381,7 +384,6 @@ float seenOfCollective(
   program.num_collectives = 1;
   program.collectives = &collective;
   program.device = &none;
-  float seen = -1;
   asRanks(2, program, [&](World &world) {
     if (!world.leads()) {
       world.fromLeader("", "telling NCCL's id");
@@ -389,26 +391,37 @@ float seenOfCollective(
     }
     CudaDevice device(0, 13000);
     CudaCode code(device, program);
-    world.setTransport(createNcclTransport(device, &code, world));
     std::unique_ptr<Backend> backend = createCudaBackend(device);
-    auto *from = static_cast<float *>(backend->allocate(64)), *to = from + 8;
+    auto *memory = static_cast<float *>(backend->allocate(64));
+    world.setTransport(createNcclTransport(device, &code, world));
+    body({world, device, code, memory, memory + 8});
+    world.setTransport(nullptr);
+    backend->free(memory, 64);
+  });
+}
+
+/// What is in the first float that the collective writes when all that `queue`
+/// queues is done; -1 if a capture of it ends before it does.
+float seenOfCollective(const std::function<void(RankZero)> &queue, bool asGraph,
+                       bool isEarly) {
+  if (isEarly)
+    setenv("FAKE_CUDA_EARLY", "1", 1);
+  float seen = -1;
+  asRankZero([&](RankZero rank) {
     try {
       if (asGraph) {
-        CudaGraph graph(device, code, "unit",
-                        [&] { queue(device, world, from, to); });
+        CudaGraph graph(rank.device, rank.code, "unit", [&] { queue(rank); });
         graph.launch();
         graph.launch();
-        device.read(&seen, to, sizeof(seen));
+        rank.device.read(&seen, rank.to, sizeof(seen));
       } else {
-        queue(device, world, from, to);
-        device.read(&seen, to, sizeof(seen));
+        queue(rank);
+        rank.device.read(&seen, rank.to, sizeof(seen));
       }
     } catch (const Error &error) {
       EXPECT_NE(std::string(error.what()).find("UNJOINED"), std::string::npos)
           << error.what();
     }
-    world.setTransport(nullptr);
-    backend->free(from, 64);
   });
   unsetenv("FAKE_CUDA_EARLY");
   return seen;
@@ -419,39 +432,53 @@ TEST(Nccl, WaitsWhereTheProgramSaysSo) {
   uint32_t bits = 0x40404040;
   float value;
   std::memcpy(&value, &bits, 4);
-  auto queue = [](CudaDevice &device, World &world, float *from, float *to,
-                  bool waits) {
-    void *args[] = {from, to};
-    device.fill(to, 0, 16);
-    device.fill(from, 0x40, 32);
-    world.start(0, args);
+  auto queue = [](RankZero rank, bool waits) {
+    void *args[] = {rank.from, rank.to};
+    rank.device.fill(rank.to, 0, 16);
+    rank.device.fill(rank.from, 0x40, 32);
+    rank.world.start(0, args);
     if (waits)
-      world.wait(0);
-    device.fill(from, 0, 32);
+      rank.world.wait(0);
+    rank.device.fill(rank.from, 0, 32);
   };
-  for (bool asGraph : {false, true})
+  auto waiting = [&](RankZero rank) { queue(rank, true); };
+  auto careless = [&](RankZero rank) { queue(rank, false); };
+  for (bool asGraph : {false, true}) {
     for (bool isEarly : {false, true})
-      EXPECT_EQ(seenOfCollective(
-                    [&](CudaDevice &device, World &world, float *from,
-                        float *to) { queue(device, world, from, to, true); },
-                    asGraph, isEarly),
-                2 * value);
-  // The stand-in shows a wait that is missing, and a capture that ends early.
-  for (bool asGraph : {false, true})
-    EXPECT_NE(seenOfCollective(
-                  [&](CudaDevice &device, World &world, float *from,
-                      float *to) { queue(device, world, from, to, false); },
-                  asGraph, false),
-              2 * value);
+      EXPECT_EQ(seenOfCollective(waiting, asGraph, isEarly), 2 * value);
+    // The stand-in shows a wait that is missing, and a capture that ends early.
+    EXPECT_NE(seenOfCollective(careless, asGraph, false), 2 * value);
+  }
   // A wait for what has not been started is none.
-  EXPECT_EQ(seenOfCollective(
-                [&](CudaDevice &device, World &world, float *from, float *to) {
-                  world.wait(0);
-                  queue(device, world, from, to, true);
-                  world.wait(0);
-                },
-                true, false),
-            2 * value);
+  auto cautious = [&](RankZero rank) {
+    rank.world.wait(0);
+    queue(rank, true);
+    rank.world.wait(0);
+  };
+  EXPECT_EQ(seenOfCollective(cautious, true, false), 2 * value);
+}
+
+TEST(Nccl, TimesCollectivesBesideTheRest) {
+  asRankZero([](RankZero rank) {
+    void *args[] = {rank.from, rank.to};
+    rank.code.startTimes();
+    rank.world.start(0, args);
+    rank.world.wait(0);
+    rank.code.stopTimes();
+    rank.world.start(0, args);
+    rank.world.wait(0);
+    std::vector<DeviceSpan> spans = rank.code.takeSpans();
+    ASSERT_EQ(spans.size(), 2u);
+    EXPECT_FALSE(spans[0].isCollective);
+    EXPECT_EQ(rank.code.describe(spans[0].item).name, "the wait for an op");
+    EXPECT_TRUE(spans[1].isCollective);
+    EXPECT_EQ(spans[1].round, 0);
+    DeviceWork work = rank.code.describe(spans[1].item);
+    EXPECT_EQ(work.name, "collective of 2 devices along dp");
+    EXPECT_EQ(work.source, "an op");
+    EXPECT_EQ(work.bytes, 16u);
+    EXPECT_TRUE(work.isCollective);
+  });
 }
 
 TEST(World, LateCollectivesRunWhenTheyAreWaitedFor) {
