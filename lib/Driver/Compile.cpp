@@ -191,7 +191,7 @@ LogicalResult checkOptions(const CompileOptions &options) {
       error() << "--mesh: not supported with --vjp\n";
       return failure();
     }
-    return within("--zero", stages.zero, 0, 2);
+    return within("--zero", stages.zero, 0, 3);
   };
   return failure(
       failed(oneOf("--target", stages.target, {"cpu", "cuda"})) ||

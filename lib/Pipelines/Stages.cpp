@@ -158,6 +158,9 @@ static void buildShardStage(OpPassManager &pm, const StageOptions &options) {
   ReduceGradientsPassOptions reduce;
   reduce.zero = options.zero;
   pm.addPass(createReduceGradientsPass(reduce));
+  GatherParametersPassOptions gather;
+  gather.zero = options.zero;
+  pm.addPass(createGatherParametersPass(gather));
   pm.addPass(createLowerAllReducePass());
   pm.addPass(createCanonicalizerPass());
 }

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Pieces.h"
+
 #include "blutrain/Autodiff/StepUtils.h"
 #include "blutrain/Sharding/Passes.h"
 
@@ -63,7 +65,6 @@ private:
   LogicalResult shardOptimizer();
   LogicalResult shardUpdate(Gradient &gradient, Value paramPiece,
                             SmallVectorImpl<Value> &updated);
-  void shardState(BlockArgument argument);
 
   RankedTensorType pieceType(Value value, bool isBatched) const {
     return getPieceType(cast<RankedTensorType>(value.getType()), size,
@@ -227,21 +228,6 @@ void Reducer::replaceNorms() {
   }
 }
 
-/// The argument becomes a device's piece of itself.
-void Reducer::shardState(BlockArgument argument) {
-  unsigned i = argument.getArgNumber();
-  NamedAttrList info(step.getArgAttrOfType<DictionaryAttr>(i, "blu.tensor"));
-  auto type = cast<RankedTensorType>(argument.getType());
-  auto count = dyn_cast_or_null<IntegerAttr>(info.get("stack_count"));
-  bool isStacked = count && count.getInt() > 0;
-  Builder b(context);
-  info.set("shards", b.getI64IntegerAttr(size));
-  info.set("shard_of", b.getDenseI64ArrayAttr(
-                           type.getShape().drop_front(isStacked ? 1 : 0)));
-  step.setArgAttr(i, "blu.tensor", info.getDictionary(context));
-  argument.setType(getPieceType(type, size, isStacked));
-}
-
 /// The update of a parameter as that of a device's piece.
 LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
                                    SmallVectorImpl<Value> &updated) {
@@ -272,7 +258,7 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
         argument && argument != gradient.param &&
         argument.getType() == gradient.param.getType() &&
         argument.getOwner() == step.getBodyBlock())
-      shardState(argument);
+      cutState(step, argument, size);
   Operation *piecewise = b.clone(*update, mapping);
   for (Value result : piecewise->getResults())
     result.setType(paramPiece.getType());
@@ -343,9 +329,7 @@ LogicalResult Reducer::shardOptimizer() {
       if (def->use_empty())
         def->erase();
   }
-  step.setFunctionType(
-      FunctionType::get(context, step.getBodyBlock()->getArgumentTypes(),
-                        step.getTerminator()->getOperandTypes()));
+  updateFunctionType(step);
   return success();
 }
 
@@ -394,9 +378,9 @@ struct ReduceGradients
   using ReduceGradientsPassBase::ReduceGradientsPassBase;
 
   void runOnOperation() override {
-    if (zero < 0 || zero > 2) {
+    if (zero < 0 || zero > 3) {
       getOperation().emitError()
-          << "zero is " << int64_t(zero) << ", expected 0, 1 or 2";
+          << "zero is " << int64_t(zero) << ", expected 0, 1, 2 or 3";
       return signalPassFailure();
     }
     Mesh mesh = Mesh::get(getOperation());
