@@ -247,7 +247,7 @@ uint64_t Session::queue(const blurt_entry &entry) {
   for (const blurt_tensor &t : tensorsOf(entry))
     if (t.role == BLURT_OUTPUT || t.role == BLURT_GRADIENT)
       for (const TensorInstance &i : instances({&t, 1}, t.role))
-        context.shadow().use(base + i.offset, i.bytes(), i.name.c_str());
+        context.shadow().use(base + i.offset, i.arenaBytes(), i.name.c_str());
   return call;
 }
 
@@ -376,7 +376,7 @@ std::string Session::findNonfinite(const blurt_entry &entry) {
 void Session::clearCaches(const blurt_entry &entry) {
   auto clear = [&](std::span<const blurt_tensor> tensors) {
     for (const TensorInstance &t : instances(tensors, BLURT_CACHE))
-      arena().zero(t.offset, t.bytes());
+      arena().zero(t.offset, t.arenaBytes());
   };
   clear(stateOf(table));
   clear(tensorsOf(entry));
