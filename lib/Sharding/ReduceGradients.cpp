@@ -63,7 +63,7 @@ private:
   void reduceBucket(BucketKey key, MutableArrayRef<Source> sources);
   void replaceNorms();
   LogicalResult shardOptimizer();
-  LogicalResult shardUpdate(Gradient &gradient, Value paramPiece,
+  LogicalResult shardUpdate(Gradient &gradient,
                             SmallVectorImpl<Value> &updated);
 
   RankedTensorType pieceType(Value value, bool isBatched) const {
@@ -229,7 +229,7 @@ void Reducer::replaceNorms() {
 }
 
 /// The update of a parameter as that of a device's piece.
-LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
+LogicalResult Reducer::shardUpdate(Gradient &gradient,
                                    SmallVectorImpl<Value> &updated) {
   MulOp scaled;
   Operation *update = nullptr;
@@ -246,6 +246,12 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
            << "' in a way that cannot be cut into pieces, expected one "
               "optimizer op on its scaled gradient";
   OpBuilder b(update);
+  // Each right before its update, so that no two are needed at once.
+  Value paramPiece =
+      LocalShardOp::create(b, update->getLoc(),
+                           pieceType(gradient.param, gradient.isStacked),
+                           gradient.param, "dp", size)
+          .getResult(0);
   Value scale =
       scaled.getLhs() == gradient.whole ? scaled.getRhs() : scaled.getLhs();
   GradBuilder gb(b, update->getLoc());
@@ -269,38 +275,20 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
 }
 
 LogicalResult Reducer::shardOptimizer() {
-  OpBuilder b(step.getTerminator());
-  SmallVector<Value> params;
-  SmallVector<Type> types;
-  for (Gradient &gradient : gradients) {
-    params.push_back(gradient.param);
-    types.push_back(pieceType(gradient.param, gradient.isStacked));
-  }
-  // Before the first update, which may come into the place of the parameter.
-  Operation *first = nullptr;
-  step.walk([&](Operation *op) {
-    if (isa<AdamWOp, SgdOp>(op) && (!first || op->isBeforeInBlock(first)))
-      first = op;
-  });
-  if (first)
-    b.setInsertionPoint(first);
-  auto pieces =
-      LocalShardOp::create(b, step.getLoc(), types, params, "dp", size);
   DenseMap<Gradient *, std::pair<Value, Value>> updates; // old, piece of new
   SmallVector<Operation *> dead;
-  for (auto [gradient, piece] :
-       llvm::zip_equal(gradients, pieces.getResults())) {
+  for (Gradient &gradient : gradients) {
     Operation *update = nullptr;
     for (Operation *user : gradient.whole.getUsers())
       if (isa<MulOp>(user) && user->hasOneUse())
         update = *user->getUsers().begin();
     SmallVector<Value> updated;
-    if (failed(shardUpdate(gradient, piece, updated)))
+    if (failed(shardUpdate(gradient, updated)))
       return failure();
     updates[&gradient] = {update->getResult(0), updated.front()};
     dead.push_back(update);
   }
-  b.setInsertionPoint(step.getTerminator());
+  OpBuilder b(step.getTerminator());
   for (auto &[key, bucket] : order) {
     SmallVector<Value> news;
     SmallVector<Type> wholes;

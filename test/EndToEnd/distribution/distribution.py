@@ -69,7 +69,7 @@ def zero():
     """The stages of ZeRO give the same bits."""
     for ranks in test.options.ranks:
         reference = run(f"z0-{ranks}", ranks)
-        for stage in (1, 2):
+        for stage in (1, 2, 3):
             found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}")
             test.check(found[0] == reference[0], f"metrics, stage {stage}, {ranks}")
             test.check(found[1] == reference[1], f"weights, stage {stage}, {ranks}")
@@ -78,7 +78,7 @@ def zero():
 def accum():
     """Microbatches and ranks together are one batch."""
     expected, _ = run("k2", 1, "--accum=2", "--batch=12", "--loss-head-bytes=4096")
-    for stage in (0, 1, 2):
+    for stage in (0, 1, 2, 3):
         flags = ("--accum=2", "--batch=12", "--loss-head-bytes=4096")
         found, _ = run(f"k2z{stage}", 3, *flags, f"--zero={stage}")
         close(found, expected, f"3 ranks, 2 microbatches, stage {stage}")
@@ -86,7 +86,7 @@ def accum():
 
 def both_stages(name, *flags):
     expected, _ = run(name + "1", 1, *flags, steps=4)
-    for stage in (0, 1):
+    for stage in (0, 1, 3):
         found, _ = run(f"{name}2-{stage}", 2, *flags, f"--zero={stage}", steps=4)
         close(found, expected, f"{name}, stage {stage}")
 
@@ -126,7 +126,7 @@ def evaluate():
 def counts():
     """Bytes and calls are what the formulas say."""
     for ranks in test.options.ranks:
-        for stage in (0, 1):
+        for stage in (0, 1, 3):
             name = f"c{ranks}{stage}"
             run(name, ranks, f"--zero={stage}", steps=3)
             line = test.lines(name + ".jsonl")[-1]
