@@ -82,6 +82,9 @@ Tensor makeTensor(StringRef role, StringRef name, RankedTensorType type,
         tensor.floats[0] = value;
     if (name == "step")
       tensor.ints[0] = 3;
+    // A chunk of a prompt has to end within the context.
+    if (name == "position")
+      tensor.ints[0] = 0;
   }
   return tensor;
 }
@@ -112,6 +115,12 @@ Tensor partOf(const Tensor &whole, RankedTensorType type, DictionaryAttr info,
 
 DictionaryAttr infoOf(StepOp step, unsigned argument) {
   return step.getArgAttrOfType<DictionaryAttr>(argument, "blu.tensor");
+}
+
+bool takesPieces(StepOp step) {
+  return llvm::any_of(step.getArguments(), [&](BlockArgument argument) {
+    return infoOf(step, argument.getArgNumber()).contains("shards");
+  });
 }
 
 /// A name and a description for each result.
@@ -203,8 +212,9 @@ LogicalResult blutrain::verifyPlan(ModuleOp whole, ModuleOp sharded) {
   if (devices == 1)
     return success();
   for (StepOp step : sharded.getOps<StepOp>()) {
+    // Of the others those differ that gather parameters.
     if (step.getProgram() != blu::Program::Train &&
-        step.getProgram() != blu::Program::Eval)
+        step.getProgram() != blu::Program::Eval && !takesPieces(step))
       continue;
     auto before = whole.lookupSymbol<StepOp>(step.getSymName());
     if (!before)

@@ -63,6 +63,7 @@ private:
   void reduceBucket(BucketKey key, MutableArrayRef<Source> sources);
   void replaceNorms();
   LogicalResult shardOptimizer();
+  void leavePieces();
   LogicalResult shardUpdate(Gradient &gradient,
                             SmallVectorImpl<Value> &updated);
 
@@ -274,6 +275,30 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient,
   return success();
 }
 
+/// Whole gradients exist no more. Their pieces are results in stage 3, where
+/// nothing could take their place.
+void Reducer::leavePieces() {
+  llvm::BitVector dropped(step.getResultTypes().size());
+  Builder b(context);
+  for (Gradient &gradient : gradients) {
+    if (zero < 3) {
+      dropped.set(gradient.result);
+      continue;
+    }
+    NamedAttrList info(step.getResultAttrOfType<DictionaryAttr>(
+        gradient.result, "blu.tensor"));
+    auto type = cast<RankedTensorType>(gradient.param.getType());
+    info.set("shards", b.getI64IntegerAttr(size));
+    info.set("shard_of", b.getDenseI64ArrayAttr(type.getShape().drop_front(
+                             gradient.isStacked ? 1 : 0)));
+    step.setResultAttr(gradient.result, "blu.tensor",
+                       info.getDictionary(context));
+    step.getTerminator()->setOperand(gradient.result, gradient.piece);
+  }
+  step.getTerminator()->eraseOperands(dropped);
+  (void)step.eraseResults(dropped);
+}
+
 LogicalResult Reducer::shardOptimizer() {
   DenseMap<Gradient *, std::pair<Value, Value>> updates; // old, piece of new
   SmallVector<Operation *> dead;
@@ -301,12 +326,7 @@ LogicalResult Reducer::shardOptimizer() {
     for (auto [gradient, whole] : llvm::zip_equal(bucket, gather.getResults()))
       updates[gradient].first.replaceAllUsesWith(whole);
   }
-  // Whole gradients exist no more.
-  llvm::BitVector dropped(step.getResultTypes().size());
-  for (Gradient &gradient : gradients)
-    dropped.set(gradient.result);
-  step.getTerminator()->eraseOperands(dropped);
-  (void)step.eraseResults(dropped);
+  leavePieces();
   for (Operation *update : dead) {
     SmallVector<Operation *> defs;
     for (Value operand : update->getOperands())
