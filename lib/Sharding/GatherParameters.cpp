@@ -43,8 +43,8 @@ void blutrain::cutState(StepOp step, BlockArgument argument, int64_t size) {
   bool stacked = isStacked(step, argument);
   Builder b(step.getContext());
   info.set("shards", b.getI64IntegerAttr(size));
-  info.set("shard_of", b.getDenseI64ArrayAttr(
-                           type.getShape().drop_front(stacked ? 1 : 0)));
+  info.set("shard_of",
+           b.getDenseI64ArrayAttr(type.getShape().drop_front(stacked ? 1 : 0)));
   step.setArgAttr(i, "blu.tensor", info.getDictionary(step.getContext()));
   argument.setType(getPieceType(type, size, stacked));
 }
@@ -278,9 +278,8 @@ void Gatherer::gatherInBody(StackOp stack) {
       auto type = cast<RankedTensorType>(slice.getType());
       Value value =
           GradBuilder(b, stack.getLoc()).cast(whole, type.getElementType());
-      slice.replaceUsesWithIf(value, [&](OpOperand &use) {
-        return use.getOwner() != gather;
-      });
+      slice.replaceUsesWithIf(
+          value, [&](OpOperand &use) { return use.getOwner() != gather; });
     }
 }
 
@@ -290,7 +289,8 @@ LogicalResult Gatherer::gatherInStacks() {
       continue;
     for (Operation *user : param.getUsers()) {
       auto cast = dyn_cast<CastOp>(user);
-      bool isKnown = isa<StackOp>(user) || user->hasTrait<OpTrait::IsTerminator>() ||
+      bool isKnown = isa<StackOp>(user) ||
+                     user->hasTrait<OpTrait::IsTerminator>() ||
                      isa<AdamWOp, SgdOp>(user) ||
                      (cast && getNarrowType(cast) &&
                       llvm::all_of(cast->getUsers(), llvm::IsaPred<StackOp>));
@@ -300,9 +300,8 @@ LogicalResult Gatherer::gatherInStacks() {
                << argumentName(step, param.getArgNumber())
                << "' at once, expected a stack that takes one at a time";
       if (cast)
-        cast.getResult().setType(
-            llvm::cast<RankedTensorType>(param.getType())
-                .clone(cast.getType().getElementType()));
+        cast.getResult().setType(llvm::cast<RankedTensorType>(param.getType())
+                                     .clone(cast.getType().getElementType()));
     }
   }
   step.walk([&](StackOp stack) { gatherInBody(stack); });
@@ -325,9 +324,10 @@ Value Gatherer::rebuild(OpBuilder &b, Value value, IRMapping &known,
     return found;
   Value result = value;
   if (BlockArgument param = getParameter(value)) {
-    result = GradBuilder(b, value.getLoc())
-                 .cast(gathered.lookup(param),
-                       cast<RankedTensorType>(value.getType()).getElementType());
+    result =
+        GradBuilder(b, value.getLoc())
+            .cast(gathered.lookup(param),
+                  cast<RankedTensorType>(value.getType()).getElementType());
   } else if (Operation *def = value.getDefiningOp(); isCopy(def)) {
     for (Value operand : def->getOperands())
       (void)rebuild(b, operand, known, gathered);
@@ -356,7 +356,8 @@ FailureOr<unsigned> Gatherer::gatherForUses() {
         continue;
       Block *block = step.getBodyBlock();
       Operation *at = block->findAncestorOpInBlock(*user);
-      if (auto accumulate = dyn_cast<AccumulateOp>(at); accumulate && at != user) {
+      if (auto accumulate = dyn_cast<AccumulateOp>(at);
+          accumulate && at != user) {
         block = accumulate.getBodyBlock();
         at = block->findAncestorOpInBlock(*user);
       }
@@ -452,12 +453,16 @@ struct GatherParameters
   using GatherParametersPassBase::GatherParametersPassBase;
 
   void runOnOperation() override {
+    if (zero < 0 || zero > 3) {
+      getOperation().emitError()
+          << "zero is " << int64_t(zero) << ", expected 0, 1, 2 or 3";
+      return signalPassFailure();
+    }
     int64_t size = Mesh::get(getOperation()).getSize("dp");
     if (size == 1 || zero == 0)
       return;
-    auto isRounded = [](StepOp step) { return hasRoundedParameter(step); };
     auto steps = getOperation().getOps<StepOp>();
-    if (zero < 3 && llvm::none_of(steps, isRounded))
+    if (zero < 3 && llvm::none_of(steps, hasRoundedParameter))
       return;
     for (StepOp step : steps) {
       Gatherer gatherer(step, size);

@@ -285,8 +285,8 @@ void Reducer::leavePieces() {
       dropped.set(gradient.result);
       continue;
     }
-    NamedAttrList info(step.getResultAttrOfType<DictionaryAttr>(
-        gradient.result, "blu.tensor"));
+    NamedAttrList info(step.getResultAttrOfType<DictionaryAttr>(gradient.result,
+                                                                "blu.tensor"));
     auto type = cast<RankedTensorType>(gradient.param.getType());
     info.set("shards", b.getI64IntegerAttr(size));
     info.set("shard_of", b.getDenseI64ArrayAttr(type.getShape().drop_front(

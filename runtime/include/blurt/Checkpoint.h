@@ -66,8 +66,8 @@ public:
   /// tensor of the state are the program's, naming what differs.
   void requireProgram(const blurt_program &program) const;
   /// Fills parameters and moments with the bits that were saved, a rank its
-  /// parts of them. Throws Error (bad input), naming the tensor, where a checksum
-  /// is not the manifest's; each rank checks some of the tensors.
+  /// parts of them. Throws Error (bad input), naming the tensor, where a
+  /// checksum is not the manifest's; each rank checks some of the tensors.
   void restore(const blurt_program &program, const Arena &arena,
                World *world = nullptr) const;
   /// Compares the checksums of the weights, all that they need of a checkpoint.

@@ -226,8 +226,7 @@ private:
     digest = data->digest();
     std::optional<std::string> newest;
     if (options.leads()) {
-      checkpoints.emplace(options.checkpointDir,
-                          checkpointBytes(program));
+      checkpoints.emplace(options.checkpointDir, checkpointBytes(program));
       newest = checkpoints->newest();
     }
     if (options.world) {

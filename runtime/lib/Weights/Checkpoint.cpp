@@ -131,22 +131,20 @@ Json tensorRecord(const TensorInstance &t, uint64_t hash) {
 }
 
 Json writeFile(const std::string &path, const StateFile &file,
-               const blurt_program &program, const Arena &arena,
-               World *world) {
+               const blurt_program &program, const Arena &arena, World *world) {
   Json tensors = Json::object();
   std::vector<SafetensorsOutput> outputs;
   for (const TensorInstance &t : file.tensors)
-    outputs.push_back({t.exportName, safetensorsDtype(t), t.exportShape(),
-                       [&](AtomicFile &to) {
-                         readTensor(t, arena, world,
-                                    [&](const std::byte *data) {
-                                      to.write(data, t.bytes());
-                                      tensors[t.exportName] = tensorRecord(
-                                          t, xxh64(data, t.bytes()));
-                                    });
-                         if (t.isCut())
-                           to.sync();
-                       }});
+    outputs.push_back(
+        {t.exportName, safetensorsDtype(t), t.exportShape(),
+         [&](AtomicFile &to) {
+           readTensor(t, arena, world, [&](const std::byte *data) {
+             to.write(data, t.bytes());
+             tensors[t.exportName] = tensorRecord(t, xxh64(data, t.bytes()));
+           });
+           if (t.isCut())
+             to.sync();
+         }});
   writeSafetensors(path, outputs, weightsMetadata(program));
   SafetensorsFile written(path);
   std::string_view header = written.header();

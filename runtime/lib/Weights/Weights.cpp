@@ -115,9 +115,8 @@ void forExported(const TensorInstance &t, int64_t begin, int64_t end,
 }
 
 /// Elements [begin, end) of a tensor, of which the first goes to `to`.
-void loadElements(const TensorInstance &t, Source source,
-                  const std::byte *from, std::byte *to, int64_t begin,
-                  int64_t end) {
+void loadElements(const TensorInstance &t, Source source, const std::byte *from,
+                  std::byte *to, int64_t begin, int64_t end) {
   uint64_t fromSize = sourceSize(source), size = dtypeSize(t.tensor->dtype);
   bool same = (source == Source::F64 && t.tensor->dtype == BLURT_F64) ||
               (source == Source::F32 && t.tensor->dtype == BLURT_F32) ||
@@ -348,11 +347,11 @@ void blurt::loadParameters(const std::string &from,
                     : entry.dtype == "F32"  ? Source::F32
                     : entry.dtype == "BF16" ? Source::Bf16
                                             : Source::F16;
-    fillInParallel(t, arena, world, pool,
-                   [&, &t = t, &entry = entry](std::byte *to, int64_t begin,
-                                               int64_t end) {
-                     loadElements(t, source, file.data(entry), to, begin, end);
-                   });
+    fillInParallel(
+        t, arena, world, pool,
+        [&, &t = t, &entry = entry](std::byte *to, int64_t begin, int64_t end) {
+          loadElements(t, source, file.data(entry), to, begin, end);
+        });
   }
 }
 
@@ -404,8 +403,9 @@ void blurt::readTensor(const TensorInstance &t, const Arena &arena,
   const std::byte *from = arena.host();
   if (t.isCut()) {
     if (!world)
-      throw failure("tensor '" + t.name + "': expected all devices that it is "
-                                          "cut among, got one");
+      throw failure("tensor '" + t.name +
+                    "': expected all devices that it is "
+                    "cut among, got one");
     collect(t, arena, *world, copy);
     if (!world->leads())
       return;
@@ -453,21 +453,20 @@ void blurt::writeTensor(const TensorInstance &t, const Arena &arena,
 
 void blurt::saveTensors(const std::string &path,
                         const std::vector<TensorInstance> &tensors,
-                        const Arena &arena,
-                        const SafetensorsMetadata &metadata, World *world) {
+                        const Arena &arena, const SafetensorsMetadata &metadata,
+                        World *world) {
   if (world && !world->leads())
     return sendTensors(tensors, arena, *world);
   std::vector<SafetensorsOutput> outputs;
   for (const TensorInstance &t : tensors)
-    outputs.push_back({t.exportName, safetensorsDtype(t), t.exportShape(),
-                       [&t, &arena, world](AtomicFile &f) {
-                         readTensor(t, arena, world,
-                                    [&](const std::byte *data) {
-                                      f.write(data, t.bytes());
-                                    });
-                         if (t.isCut())
-                           f.sync();
-                       }});
+    outputs.push_back(
+        {t.exportName, safetensorsDtype(t), t.exportShape(),
+         [&t, &arena, world](AtomicFile &f) {
+           readTensor(t, arena, world,
+                      [&](const std::byte *data) { f.write(data, t.bytes()); });
+           if (t.isCut())
+             f.sync();
+         }});
   writeSafetensors(path, outputs, metadata);
 }
 

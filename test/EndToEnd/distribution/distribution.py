@@ -15,7 +15,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
-from harness import Test, tokens  # noqa: E402
+from harness import Test, tensors, tokens  # noqa: E402
 
 PARTS = (
     *("losses", "zero", "accum", "optimizer", "remat", "evaluate"),
@@ -327,7 +327,7 @@ def checkpoints():
         "one": (1, ()),
         "two": (2, ("--zero=1",)),
         "three": (3, ("--zero=2",)),
-        "four": (4, ()),
+        "four": (4, ("--zero=3",)),
     }
     programs = {}
     for name, (ranks, flags) in plans.items():
@@ -344,11 +344,36 @@ def checkpoints():
     program, _ = programs["one"]
     expected, _ = test.train(program, steps=6, out="whole")
     for first, second in (("one", "two"), ("two", "three"), ("three", "one"),
-                          ("two", "four")):
+                          ("two", "four"), ("four", "three")):
         folder = f"{first}-{second}"
         train(first, folder, 3)
         # The metrics go on in the file of the first part.
         close(train(second, folder, 6), expected, f"{first}, then {second}")
+    # Pieces that are damaged are found by the rank that checks them.
+    folder = test.path("four-three/step-00000006")
+    with open(os.path.join(folder, "optimizer.safetensors"), "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    program, start = programs["four"]
+    test.refuse("damaged: expected the checksum", program, "train", "--data", "data.bin",
+                "--steps", 7, "--lr", "1e-2", "--checkpoint-dir", "four-three", "--resume",
+                *start)
+    # Weights that another plan starts with, and gradients.
+    grads = []
+    for name in ("one", "four"):
+        program, start = programs[name]
+        found, _ = test.train(program, *start, "--init", "whole.safetensors",
+                              "--dump-grads", "grads.safetensors", steps=2, out="part")
+        grads.append(tensors.read(test.path("grads.safetensors")))
+        if name == "one":
+            expected = found
+    close(found, expected, "weights of one device")
+    test.check(grads[0].keys() == grads[1].keys(), "names of gradients")
+    for name, one in grads[0].items():
+        off = np.abs(one - grads[1][name]).max() / np.abs(one).max()
+        test.check(off <= 1e-4, f"gradient of {name} off by {off:.3g}")
 
 
 def classifier():

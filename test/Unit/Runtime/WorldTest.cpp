@@ -233,7 +233,7 @@ TEST(World, StateIsCollectedAndDistributed) {
       ASSERT_EQ(text.size(), t.bytes());
       const auto *numbers = reinterpret_cast<const float *>(text.data());
       for (int64_t i = 0; i < t.elements; ++i)
-        EXPECT_EQ(numbers[i], !t.isCut()        ? 100.f + float(i)
+        EXPECT_EQ(numbers[i], !t.isCut()     ? 100.f + float(i)
                               : t.offset > 0 ? 5.f + float(i)
                                              : float(i));
       writeTensor(t, other, &world,
