@@ -16,12 +16,15 @@ weight by 1 ± E, which shows how far two runs drift apart by themselves. Prints
 JSON object: losses of the ends, median milliseconds a step, peak bytes that the
 allocator had handed out. With --serve it runs the steps again for each line that it
 reads, on tokens it has on the device already, and answers as cuda_compare.py wants.
+With the variables that torchrun sets and --serve it is one rank of DDP, --batch a rank;
+rank 0 reads and answers, with the time of the slowest rank in each step.
 Needs torch, numpy and safetensors.
 """
 import argparse
 import contextlib
 import json
 import math
+import os
 import sys
 import time
 
@@ -29,9 +32,14 @@ STARTED = time.time()
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
+RANK, RANKS, DEVICE = (
+    int(os.environ.get(name, value))
+    for name, value in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+)
 LINEAR = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4), "mlp.c_proj": (4, 1)}
 
 
@@ -115,7 +123,10 @@ def rate(options, step):
 
 
 def serve(options, step_on):
-    pairs = [pair for _, pair in zip(range(4), batches(options))]
+    """Ranks wait for the next turn on the host: on the device they would take its time
+    from others."""
+    pairs = [pair for _, pair in zip(range(4 * RANKS), batches(options))][RANK::RANKS]
+    hosts = dist.new_group(backend="gloo") if RANKS > 1 else None
 
     def measure(steps):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
@@ -124,25 +135,44 @@ def serve(options, step_on):
             step_on(*pairs[i % len(pairs)])
             events[i + 1].record()
         torch.cuda.synchronize()
-        return float(np.median([a.elapsed_time(b) for a, b in zip(events, events[1:])]))
+        times = torch.tensor([a.elapsed_time(b) for a, b in zip(events, events[1:])])
+        if hosts:
+            dist.all_reduce(times, op=dist.ReduceOp.MAX, group=hosts)
+        return float(times.median())
+
+    def answer(result):
+        if RANK == 0:
+            print("RESULT " + json.dumps(result), flush=True)
+
+    def is_wanted():
+        word = [sys.stdin.readline().strip() if RANK == 0 else None]
+        if hosts:
+            dist.broadcast_object_list(word, src=0, group=hosts)
+        return word[0] not in ("", "quit")
 
     step_on(*pairs[0])
     torch.cuda.synchronize()
     first = time.time() - STARTED
     measure(5)
     torch.cuda.reset_peak_memory_stats()
-    answer = {"ms": measure(options.steps), "first_step_s": first}
+    result = {"ms": measure(options.steps), "first_step_s": first}
     free, total = torch.cuda.mem_get_info()
-    answer["alloc_gib"] = torch.cuda.max_memory_allocated() / 2**30
-    answer["dev_used_gib"] = (total - free) / 2**30
-    print("RESULT " + json.dumps(answer), flush=True)
-    for line in sys.stdin:
-        if line.strip() == "quit":
-            break
-        print("RESULT " + json.dumps({"ms": measure(options.steps)}), flush=True)
+    result["alloc_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    result["dev_used_gib"] = (total - free) / 2**30
+    answer(result)
+    while is_wanted():
+        answer({"ms": measure(options.steps)})
+    sys.stdout.flush()
+    if hosts:
+        os._exit(0)  # NCCL's own end may hang
 
 
 def train(options):
+    torch.cuda.set_device(DEVICE)
+    if RANKS > 1:
+        if not options.serve:
+            sys.exit("error: ranks need --serve")
+        dist.init_process_group("nccl", device_id=torch.device("cuda", DEVICE))
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     weights = load_file(options.init)
     if options.perturb:
@@ -160,7 +190,11 @@ def train(options):
         eps=1e-8,
         fused=True,
     )
-    run = torch.compile(model) if options.compile else model
+    run = model
+    if RANKS > 1:
+        parallel = torch.nn.parallel.DistributedDataParallel
+        run = parallel(model, device_ids=[DEVICE], gradient_as_bucket_view=True)
+    run = torch.compile(run) if options.compile else run
     cast = (
         torch.autocast("cuda", dtype=torch.bfloat16)
         if options.precision == "bf16"
