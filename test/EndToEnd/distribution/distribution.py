@@ -3,7 +3,7 @@
 
 usage: distribution.py --bin DIR --part losses|zero|accum|optimizer|remat|evaluate|
                        generate|counts|memory|start|checkpoints|classifier
-                       [--ranks N...]
+                       [--ranks N...] [--precision P]
 """
 import json
 import os
@@ -26,6 +26,7 @@ PARTS = (
 def add_options(parser):
     parser.add_argument("--part", choices=PARTS, required=True)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument("--precision", default="fp32")
 
 
 test = Test(__doc__, add_options)
@@ -72,14 +73,13 @@ def losses():
 def zero():
     """The stages of ZeRO give the same bits."""
     for ranks in test.options.ranks:
-        for precision in ("fp32", "bf16"):
-            flag = f"--precision={precision}"
-            reference = run(f"z0-{ranks}", ranks, flag)
-            for stage in (1, 2, 3):
-                found = run(f"z{stage}-{ranks}", ranks, flag, f"--zero={stage}")
-                what = f"stage {stage}, {ranks} ranks, {precision}"
-                test.check(found[0] == reference[0], f"metrics, {what}")
-                test.check(found[1] == reference[1], f"weights, {what}")
+        flag = f"--precision={test.options.precision}"
+        reference = run(f"z0-{ranks}", ranks, flag)
+        for stage in (1, 2, 3):
+            found = run(f"z{stage}-{ranks}", ranks, flag, f"--zero={stage}")
+            what = f"stage {stage}, {ranks} ranks"
+            test.check(found[0] == reference[0], f"metrics, {what}")
+            test.check(found[1] == reference[1], f"weights, {what}")
 
 
 def accum():
@@ -177,16 +177,15 @@ def sizes(name, ranks):
 def counts():
     """Bytes and calls are what the formulas say."""
     for ranks in test.options.ranks:
-        for precision in ("fp32", "bf16"):
-            for accum in (1, 2):
-                for stage in (0, 1, 2, 3):
-                    check_counts(ranks, precision, accum, stage)
+        for microbatches in (1, 2):
+            for stage in (0, 1, 2, 3):
+                check_counts(ranks, test.options.precision, microbatches, stage)
 
 
-def check_counts(ranks, precision, accum, stage):
+def check_counts(ranks, precision, microbatches, stage):
     name = f"c{ranks}{stage}"
-    run(name, ranks, f"--zero={stage}", f"--precision={precision}", f"--accum={accum}",
-        f"--batch={BATCH // accum}", "--remat=full", steps=3)
+    run(name, ranks, f"--zero={stage}", f"--precision={precision}", f"--accum={microbatches}",
+        f"--batch={BATCH // microbatches}", "--remat=full", steps=3)
     line = test.lines(name + ".jsonl")[-1]
     pieces = sizes(name, ranks)
     rounded = precision == "bf16"
@@ -204,30 +203,30 @@ def check_counts(ranks, precision, accum, stage):
     reduced = 4 * sum(pieces.values())
     # Loss, labels counted for it and for its gradient, and norm are numbers that all
     # ranks tell all; microbatches share the counts.
-    scalars = 4 if accum == 1 else 3
+    scalars = 4 if microbatches == 1 else 3
     # A call for each of 2 iterations and for what comes before and after them; all
     # of it at once where whole gradients wait for the last microbatch.
-    calls = 4 if accum == 1 or stage >= 2 else 1
+    calls = 4 if microbatches == 1 or stage >= 2 else 1
     if stage == 0:
         total, calls = 2 * reduced, 2 * calls
     elif stage < 3:
         weights = gathered(pieces, wide=outside) if rounded else reduced
-        times = accum if stage == 2 else 1
+        times = microbatches if stage == 2 else 1
         total = times * reduced + weights
         # What is there at the step's beginning goes at once if microbatches share
         # it; what is updated goes by bucket.
-        calls = times * calls + (1 if accum > 1 and (rounded or stage == 1) else 3)
+        calls = times * calls + (1 if microbatches > 1 and (rounded or stage == 1) else 3)
     else:
         # Forward all of it, the tied embedding once more for the head; backward
         # what computes a block again, which does not need its last sum.
         again = [n for n in block if not n.endswith("mlp.c_proj.bias")]
-        total = accum * (
+        total = microbatches * (
             reduced + gathered(pieces, wide=outside) + gathered(["wte.weight"])
             + gathered(again)
         )
-        calls = accum * (calls + 2 + 2 * 2)
+        calls = microbatches * (calls + 2 + 2 * 2)
     expected = (ranks - 1) * (total + scalars * 4)
-    what = f"{ranks} ranks, {precision}, {accum} microbatches, stage {stage}"
+    what = f"{ranks} ranks, {precision}, {microbatches} microbatches, stage {stage}"
     test.check(
         line["collective_bytes"] == expected,
         f"{what}: {line['collective_bytes']} bytes, expected {expected}",
