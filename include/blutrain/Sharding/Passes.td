@@ -91,7 +91,8 @@ def ReduceGradientsPass : Pass<"blu-reduce-gradients", "::mlir::ModuleOp"> {
     |---|---|
     | 0 | all-gathers give every device all gradients |
     | 1 | a device updates its piece of every parameter and has the moments of that alone; all-gathers put the parameters together |
-    | 2, 3 | as 1; with accumulation the pieces of microbatches are added up, not whole gradients |
+    | 2 | as 1; with accumulation the pieces of microbatches are added up, not whole gradients |
+    | 3 | as 2; the pieces of gradients stay results. `blu-gather-parameters` does the rest |
 
     ```mlir
     %g = blu.all_reduce %p axis = "dp" size = 2 : (tensor<8xf32>) -> tensor<8xf32>
@@ -114,9 +115,9 @@ def GatherParametersPass : Pass<"blu-gather-parameters", "::mlir::ModuleOp"> {
     In stage 3 a device's state is its piece of every parameter; the optimizer takes
     it and leaves it. The body of a stack begins with one all-gather of what this
     iteration reads, forward and backward; so the whole parameters of no two
-    iterations are needed at once. Other parameters are gathered before the first
-    use between two stacks, all of them in one call, and again behind the next
-    stack if they are used there.
+    iterations are needed at once. Of other parameters, those that are used between
+    the same two stacks are gathered in one call in front of the first use there, and
+    again behind the next stack if they are used there, too.
 
     Stages 1 and 2 keep whole parameters, unless products take them rounded: then
     state is pieces of what is updated, and the step begins by gathering all
