@@ -171,7 +171,8 @@ static void dropUnreadSlices(StackOp stack) {
 void Gatherer::cutParameters() {
   step.walk([](StackOp stack) { dropUnreadSlices(stack); });
   for (BlockArgument argument : step.getArguments())
-    if (argumentRole(step, argument.getArgNumber()) == "param") {
+    if (argumentRole(step, argument.getArgNumber()) == "param" &&
+        !step.getArgAttr(argument.getArgNumber(), "blu.unsharded")) {
       params.push_back(argument);
       wholeTypes[argument] = cast<RankedTensorType>(argument.getType());
       cutState(step, argument, size);
