@@ -8,6 +8,7 @@ Each round is at another moment: at the start, in a step, in a save, in validati
 with a victim and a delay drawn by the seed. On GPUs, which need some seconds to
 start, a longer time-out is due.
 """
+import glob
 import os
 import random
 import re
@@ -44,13 +45,13 @@ program = test.compile(model, "dp", *FLAGS)
 WORDS = ("train", "--data", "data.bin", "--lr", "1e-3", "--quiet",
          "--timeout", str(TIMEOUT))
 ENDLESS = ("--steps", "1000000")
-# What spends nearly all of its time at one moment, and the file that shows that it
-# has come to it.
+# What spends nearly all of its time at one moment, and the files of which one shows
+# that it has come to it; a checkpoint stays until others follow.
 MOMENTS = {
     "a step": ((), "run.jsonl"),
     "the start": ((), None),
     "a save": (("--checkpoint-dir", "saved", "--checkpoint-every", "1"),
-               "saved/step-00000001"),
+               "saved/step-*"),
     "validation": (("--val", "data.bin", "--val-every", "1", "--val-batches", "99"),
                    "run.jsonl"),
 }
@@ -158,7 +159,7 @@ def signalled(number, kind, state):
     session = running.all[0].pid
     ranks, end = {}, time.monotonic() + 60
     while running.all[0].poll() is None and time.monotonic() < end and (
-        len(ranks) < RANKS or (sign and not os.path.exists(test.path(sign)))
+        len(ranks) < RANKS or (sign and not glob.glob(test.path(sign)))
     ):
         time.sleep(0.02)
         ranks = ranks_of(session)
