@@ -278,7 +278,8 @@ TableBuilder::Field TableBuilder::deviceCode() {
                 array("blurt_images", images),
                 array("blurt_gemms", gemms),
                 i64(getInt(device, "workspace_offset")),
-                i64(getInt(device, "workspace_bytes"))};
+                i64(getInt(device, "workspace_bytes")),
+                i64(getInt(device, "counters_offset"))};
   return array("blurt_device", {fields});
 }
 

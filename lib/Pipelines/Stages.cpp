@@ -259,7 +259,7 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
   Option<int64_t> accum{*this, "accum", llvm::cl::desc("microbatches a step"),
                         llvm::cl::init(defaults.microbatches)};
   Option<std::string> precision{*this, "precision",
-                                llvm::cl::desc("fp64, fp32, tf32 or bf16"),
+                                llvm::cl::desc("fp64, fp32, fp32tc, tf32 or bf16"),
                                 llvm::cl::init(defaults.precision)};
   Option<std::string> optimizer{*this, "optimizer",
                                 llvm::cl::desc("adamw or sgd"),

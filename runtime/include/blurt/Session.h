@@ -89,6 +89,9 @@ public:
   /// An output of one number of a finished call: the last or the one before it
   /// on a device, the last on the CPU.
   double number(uint64_t call, const blurt_tensor &tensor);
+  /// What kernels had counted when such a call was done, by blurt_counter;
+  /// nothing if the program counts nothing.
+  std::vector<uint64_t> counters(uint64_t call);
   /// How many calls may be in the queue while `number` still gives the first.
   size_t callsAhead() const { return cuda ? 1 : 0; }
   /// Milliseconds of the device from the end of the call before, or else from
@@ -115,6 +118,7 @@ private:
   struct Layout {
     std::vector<uint64_t> staged; ///< by tensor: where in the buffer
     std::vector<Transfer> in, out;
+    uint64_t counters = 0; ///< where in the buffer, if the program counts
   };
   static constexpr uint64_t kBuffers = 2;
   /// The end of the call before is needed until a call is finished, by which

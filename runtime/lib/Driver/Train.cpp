@@ -192,6 +192,7 @@ private:
     double rate;
     double seconds;
     bool skipped;
+    std::vector<uint64_t> counters; ///< by blurt_counter, since the start
   };
 
   /// Reads the numbers of queued steps until only `ahead` are left.
@@ -506,7 +507,7 @@ private:
       profile->host("wait for the results", queued.step, from);
     Result result{session->number(queued.call, loss),
                   gradNorm ? session->number(queued.call, *gradNorm) : 0,
-                  queued.rate, 0, false};
+                  queued.rate, 0, false, session->counters(queued.call)};
     if (session->device()) {
       bool follows = previousCall && *previousCall + 1 == queued.call;
       result.seconds = session->milliseconds(queued.call, follows) * 1e-3;
@@ -609,9 +610,21 @@ private:
       line["collective_bytes"] = now.bytes - counted.bytes;
       counted = now;
     }
+    addCounters(line, result.counters);
     if (session->device())
       addDevice(step, line);
     openMetrics().append(line.dump());
+  }
+
+  /// What was counted since the line before.
+  void addCounters(nlohmann::ordered_json &line,
+                   const std::vector<uint64_t> &counters) {
+    static constexpr const char *kNames[BLURT_NUM_COUNTERS] = {
+        "fp32tc_bf16_gemms", "fp32tc_recomputed_rows"};
+    lastCounters.resize(counters.size());
+    for (size_t i = 0; i != counters.size(); ++i)
+      line[kNames[i]] = counters[i] - lastCounters[i];
+    lastCounters = counters;
   }
 
   void addDevice(int64_t step, nlohmann::ordered_json &line) {
@@ -677,6 +690,7 @@ private:
   int64_t skippedSteps = 0;
   WholeState whole;
   TransferCounts counted;
+  std::vector<uint64_t> lastCounters;
   std::unique_ptr<Batches> data;
   std::optional<Session> session;
   std::optional<Evaluator> validation;

@@ -256,6 +256,12 @@ void verifyDevice(const blurt_program &program) {
   if (code.workspace_bytes > program.peak_bytes ||
       code.workspace_offset > program.peak_bytes - code.workspace_bytes)
     throw failure(where + ": the workspace ends outside the arena");
+  uint64_t counters = BLURT_NUM_COUNTERS * sizeof(uint64_t);
+  if (code.counters_offset % sizeof(uint64_t) != 0 ||
+      (code.counters_offset &&
+       (counters > program.peak_bytes ||
+        code.counters_offset > program.peak_bytes - counters)))
+    throw failure(where + ": the counters end outside the arena");
   for (int32_t i = 0; i < code.num_images; ++i) {
     const blurt_image &image = code.images[i];
     if ((image.kind != BLURT_IMAGE_CUBIN && image.kind != BLURT_IMAGE_PTX) ||

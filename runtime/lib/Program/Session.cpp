@@ -69,6 +69,8 @@ void Session::startDevice(const SessionOptions &options) {
   }
   deviceCode->prepareProducts(base + table.device->workspace_offset,
                               options.tune);
+  if (uint64_t counters = table.device->counters_offset)
+    cuda->fill(base + counters, 0, BLURT_NUM_COUNTERS * sizeof(uint64_t));
   pinnedBackend = createPinnedBackend(*cuda);
   pinned = std::make_unique<CachingAllocator>(*pinnedBackend);
   planTransfers();
@@ -144,6 +146,13 @@ void Session::planTransfers() {
       return t.role == BLURT_OUTPUT && elementCount(t) == 1 &&
              t.stack_count <= 1;
     });
+    if (table.device->counters_offset) {
+      layout.counters =
+          (end + BLURT_ALIGNMENT - 1) / BLURT_ALIGNMENT * BLURT_ALIGNMENT;
+      layout.out.push_back({table.device->counters_offset, layout.counters,
+                            BLURT_NUM_COUNTERS * sizeof(uint64_t)});
+      end = layout.counters + layout.out.back().bytes;
+    }
     most = std::max(most, end);
   }
   for (std::byte *&buffer : buffers) {
@@ -338,6 +347,17 @@ static double loadElement(int32_t dtype, const std::byte *from) {
 double Session::number(uint64_t call, const blurt_tensor &tensor) {
   return loadElement(tensor.dtype,
                      cuda ? staged(call, tensor) : base + tensor.offset);
+}
+
+std::vector<uint64_t> Session::counters(uint64_t call) {
+  if (!cuda || !table.device->counters_offset)
+    return {};
+  // Every entry brings them to a place of its own; they are of the last one.
+  const Layout &layout = layouts[size_t(running - table.entries)];
+  std::vector<uint64_t> counts(BLURT_NUM_COUNTERS);
+  std::memcpy(counts.data(), buffers[call % kBuffers] + layout.counters,
+              BLURT_NUM_COUNTERS * sizeof(uint64_t));
+  return counts;
 }
 
 std::vector<double> Session::readElements(const blurt_tensor &tensor,
