@@ -8,6 +8,8 @@
 
 #include "llvm/Support/MathExtras.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mlir::blurt;
 using blutrain::SplitOperand;
@@ -116,15 +118,20 @@ private:
 };
 } // namespace
 
-/// Runs `body` on the blocks of A, then of B. Its operands follow each other.
+/// Runs `body` on the blocks of A, then of B, of which it leaves those out that
+/// lie along the depth if it is told so.
 static int32_t
-forBothOperands(DeviceBuilder &b, const SplitShape &shape,
+forBothOperands(DeviceBuilder &b, const SplitShape &shape, bool acrossAlone,
                 llvm::function_ref<void(SplitWalk &walk, unsigned which)> body) {
-  int64_t first = SplitWalk::blocks(shape.a.operand);
-  int64_t second = SplitWalk::blocks(shape.b.operand);
+  auto blocks = [&](const SplitOperand &o) {
+    return acrossAlone && o.along ? 0 : SplitWalk::blocks(o);
+  };
+  int64_t first = blocks(shape.a.operand), second = blocks(shape.b.operand);
   Value block = b.blockId(0);
   for (unsigned which : {0, 1}) {
     const SplitSource &source = which == 0 ? shape.a : shape.b;
+    if (blocks(source.operand) == 0)
+      continue;
     Value isMine = b.lessThan(block, first);
     if (which == 1)
       isMine = b.bitXor(isMine, 1);
@@ -158,34 +165,32 @@ static int64_t getBytes(const SplitOperand &o) {
 // Maxima
 //===----------------------------------------------------------------------===//
 
+/// Of this lane's elements: of its line, or of its four columns.
+static SmallVector<Value> takeMaxima(SplitWalk &walk) {
+  DeviceBuilder &b = walk.b;
+  bool along = walk.operand.along;
+  SmallVector<Value> maxima(along ? 1 : kLane, b.i32(0));
+  return walk.forElements(maxima, [&](Value, Value, ArrayRef<Value> elements,
+                                      ValueRange most) {
+    SmallVector<Value> next(most);
+    for (auto [e, element] : llvm::enumerate(elements)) {
+      Value &to = next[along ? 0 : e];
+      to = maxBits(b, to, absoluteBits(b, element));
+    }
+    return next;
+  });
+}
+
 DeviceLaunch blurt::emitSplitMaxima(const SplitEmission &emission) {
   const SplitShape &shape = emission.shape;
   DeviceBuilder b(emission.module, emission.loc, emission.name, 4, {2, 3},
                   kThreads);
   DeviceLaunch launch;
-  launch.grid[0] = forBothOperands(b, shape, [&](SplitWalk &walk,
-                                                 unsigned which) {
+  launch.grid[0] = forBothOperands(b, shape, /*acrossAlone=*/true,
+                                   [&](SplitWalk &walk, unsigned which) {
     const SplitOperand &o = walk.operand;
     Value out = b.operand(2 + which);
-    SmallVector<Value> maxima(o.along ? 1 : kLane, b.i32(0));
-    maxima = walk.forElements(
-        maxima, [&](Value, Value, ArrayRef<Value> elements, ValueRange most) {
-          SmallVector<Value> next(most);
-          for (auto [e, element] : llvm::enumerate(elements)) {
-            Value &to = next[o.along ? 0 : e];
-            to = maxBits(b, to, absoluteBits(b, element));
-          }
-          return next;
-        });
-    if (o.along) {
-      Value most = maxima[0];
-      for (int32_t mask = 16; mask != 0; mask /= 2)
-        most = maxBits(b, most, b.shuffleXor(most, mask));
-      b.branch(b.equal(walk.lane, 0), [&] {
-        b.store(most, b.advance(out, b.wideOffset(walk.line, 4)), 4);
-      });
-      return;
-    }
+    SmallVector<Value> maxima = takeMaxima(walk);
     Value shared = b.advance(b.shared(), b.mul(b.threadId(), 4 * kLane));
     b.store16(b.makeVector(maxima), shared);
     b.barrier();
@@ -207,7 +212,9 @@ DeviceLaunch blurt::emitSplitMaxima(const SplitEmission &emission) {
   });
   launch.sharedBytes = kWarps * 4 * kColumns;
   launch.block = {kThreads, 1, 1};
-  launch.bytes = getBytes(shape.a.operand) + getBytes(shape.b.operand);
+  for (const SplitSource *source : {&shape.a, &shape.b})
+    if (!source->operand.along)
+      launch.bytes += getBytes(source->operand);
   return launch;
 }
 
@@ -220,10 +227,34 @@ static Value powerOfTwo(DeviceBuilder &b, Value exponent) {
   return b.bitcast(b.shiftLeft(b.add(exponent, 127), 23), b.getF32Type());
 }
 
-static Value makePair(DeviceBuilder &b, Value exponent) {
+/// A pair of factors that make 2^exponent.
+static SmallVector<Value> makePair(DeviceBuilder &b, Value exponent) {
   Value half = arith::ShRSIOp::create(b, exponent, b.i32(1));
-  return b.makeVector(
-      {powerOfTwo(b, half), powerOfTwo(b, b.sub(exponent, half))});
+  return {powerOfTwo(b, half), powerOfTwo(b, b.sub(exponent, half))};
+}
+
+/// The exponent of what a row is multiplied by whose maximum has these bits.
+static Value getScaleExponent(DeviceBuilder &b, Value most) {
+  Value biased = arith::ShRUIOp::create(b, most, b.i32(23));
+  Value zeros = LLVM::CountLeadingZerosOp::create(b, b.getI32Type(), most,
+                                                  /*is_zero_poison=*/false);
+  Value exponent = b.select(b.equal(biased, 0), b.sub(-118, zeros),
+                            b.add(biased, -127));
+  Value scale = b.sub(kScaledExponent, exponent);
+  scale = b.select(b.equal(most, 0), b.i32(0), scale);
+  // A row with an infinity or NaN has no scale that matters: it is computed
+  // anew.
+  return b.select(b.equal(biased, 255), b.i32(kInfiniteExponent), scale);
+}
+
+/// Stores the factors of a row and those that undo them.
+static void storeScales(DeviceBuilder &b, const SplitOperand &o, Value scales,
+                        Value entry, Value row, Value exponent) {
+  Value to = b.advance(scales, b.wideOffset(entry, 8 * o.scalePitch()));
+  to = b.advance(to, b.wideOffset(row, 8));
+  b.store(b.makeVector(makePair(b, exponent)), to, 8);
+  b.store(b.makeVector(makePair(b, b.sub(0, exponent))),
+          b.advance(to, 8 * o.batch * o.scalePitch()), 8);
 }
 
 DeviceLaunch blurt::emitSplitScales(const SplitEmission &emission) {
@@ -235,13 +266,14 @@ DeviceLaunch blurt::emitSplitScales(const SplitEmission &emission) {
   int64_t first = 0;
   for (unsigned which : {0, 1}) {
     const SplitOperand &o = which == 0 ? shape.a.operand : shape.b.operand;
+    if (o.along)
+      continue;
     int64_t count = o.batch * o.scalePitch();
     Value index = b.add(at, -first);
-    Value isMine = b.lessThan(index, count);
-    if (which == 1)
-      isMine = b.bitAnd(isMine, b.compare(arith::CmpIPredicate::sge, index,
-                                          b.i32(0)));
-    first = count;
+    Value isMine = b.bitAnd(
+        b.lessThan(index, count),
+        b.compare(arith::CmpIPredicate::sge, index, b.i32(0)));
+    first += count;
     b.branch(isMine, [&] {
       Value entry = b.div(index, o.scalePitch());
       Value row = b.sub(index, b.mul(entry, o.scalePitch()));
@@ -258,29 +290,13 @@ DeviceLaunch blurt::emitSplitScales(const SplitEmission &emission) {
                             return SmallVector<Value>{
                                 maxBits(b, most[0], next)};
                           })[0];
-      // The maximum's exponent becomes 14, so that fp16 holds it and its
-      // rounding. A row with an infinity or NaN has no scale that matters: all
-      // of it becomes infinite, and is computed anew.
-      Value biased = arith::ShRUIOp::create(b, most, b.i32(23));
-      Value zeros = LLVM::CountLeadingZerosOp::create(b, b.getI32Type(), most,
-                                                      /*is_zero_poison=*/false);
-      Value exponent = b.select(b.equal(biased, 0), b.sub(-118, zeros),
-                                b.add(biased, -127));
-      Value scale = b.sub(14, exponent);
-      scale = b.select(b.equal(most, 0), b.i32(0), scale);
-      scale = b.select(b.equal(biased, 255), b.i32(160), scale);
-      Value to = b.advance(b.operand(2 + which),
-                           b.wideOffset(entry, 8 * o.scalePitch()));
-      to = b.advance(to, b.wideOffset(row, 8));
-      b.store(makePair(b, scale), to, 8);
-      b.store(makePair(b, b.sub(0, scale)),
-              b.advance(to, 8 * o.batch * o.scalePitch()), 8);
+      storeScales(b, o, b.operand(2 + which), entry, row,
+                  getScaleExponent(b, most));
     });
   }
-  int64_t rows = shape.a.operand.batch * shape.a.operand.scalePitch() +
-                 shape.b.operand.batch * shape.b.operand.scalePitch();
   DeviceLaunch launch;
-  launch.grid[0] = int32_t(llvm::divideCeil(rows, kThreads));
+  launch.grid[0] =
+      int32_t(llvm::divideCeil(std::max<int64_t>(first, 1), kThreads));
   launch.block = {kThreads, 1, 1};
   return launch;
 }
@@ -294,7 +310,8 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
   const SplitShape &shape = emission.shape;
   bool isHalf = format == SplitFormat::Half;
   DeviceBuilder b(emission.module, emission.loc, emission.name, 7,
-                  isHalf ? ArrayRef<unsigned>{4, 5, 6} : ArrayRef<unsigned>{4, 5},
+                  isHalf ? ArrayRef<unsigned>{2, 3, 4, 5, 6}
+                         : ArrayRef<unsigned>{4, 5},
                   kThreads);
   int32_t planes = getNumPlanes(format);
   Type piece = isHalf ? Type(b.getF16Type()) : Type(b.getBF16Type());
@@ -306,7 +323,26 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
                              b.wideOffset(walk.entry, 8 * o.scalePitch()));
     int32_t numScales = o.along ? 1 : kLane;
     SmallVector<Value> first, second;
-    for (int32_t e = 0; e != numScales; ++e) {
+    if (isHalf && o.along) {
+      // The line is read once more, from the cache if it is not too long.
+      Value most = takeMaxima(walk)[0];
+      for (int32_t mask = 16; mask != 0; mask /= 2)
+        most = maxBits(b, most, b.shuffleXor(most, mask));
+      Value exponent = getScaleExponent(b, most);
+      SmallVector<Value> factors = makePair(b, exponent);
+      first.push_back(factors[0]);
+      second.push_back(factors[1]);
+      b.branch(b.equal(walk.lane, 0), [&] {
+        storeScales(b, o, b.operand(2 + which), walk.entry, walk.row, exponent);
+        // Pairs of columns are scaled back together.
+        if (o.scalePitch() != o.rows)
+          b.branch(b.equal(walk.row, o.rows - 1), [&] {
+            storeScales(b, o, b.operand(2 + which), walk.entry,
+                        b.i32(o.rows), exponent);
+          });
+      });
+    }
+    for (int32_t e = int32_t(first.size()); e != numScales; ++e) {
       Value row = o.along ? walk.row
                           : b.min(b.add(walk.column, e), o.rows - 1);
       Value factors = b.load(pair, b.advance(scales, b.wideOffset(row, 8)), 8);
@@ -327,7 +363,7 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
         size_t s = o.along ? 0 : e;
         Value rest = b.mulF(b.mulF(element, first[s]), second[s]);
         if (isHalf) {
-          constexpr double kSmall = 0x1p-3;
+          const double small = std::ldexp(1.0, kSmallExponent);
           auto compare = [&](arith::CmpFPredicate predicate, Value l, Value r) {
             return arith::CmpFOp::create(b, predicate, l, r).getResult();
           };
@@ -335,7 +371,7 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
               compare(arith::CmpFPredicate::UNE, element, b.f32(0));
           Value isSmall =
               compare(arith::CmpFPredicate::OLT,
-                      LLVM::FAbsOp::create(b, rest), b.f32(kSmall));
+                      LLVM::FAbsOp::create(b, rest), b.f32(small));
           auto count = [&](size_t to, Value condition) {
             next[to] = b.add(next[to], arith::ExtUIOp::create(
                                            b, b.getI32Type(), condition));
@@ -379,7 +415,8 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
   };
 
   DeviceLaunch launch;
-  auto all = [&] { launch.grid[0] = forBothOperands(b, shape, split); };
+  auto all = [&] { launch.grid[0] =
+        forBothOperands(b, shape, /*acrossAlone=*/false, split); };
   if (isHalf)
     all();
   else

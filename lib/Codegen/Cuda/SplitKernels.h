@@ -40,6 +40,14 @@ struct SplitShape {
   int64_t alignmentC = 4; ///< bytes, of the address of C
 };
 
+/// Exponent that the maximum of a row is scaled to, so that fp16 holds it and
+/// what it is rounded to.
+inline constexpr int32_t kScaledExponent = 14;
+/// Scaled elements below two to this lose places in two fp16 pieces.
+inline constexpr int32_t kSmallExponent = -3;
+/// Of a row with infinite elements, whatever it is: all becomes infinite.
+inline constexpr int32_t kInfiniteExponent = 160;
+
 enum class SplitFormat { Half, Bfloat };
 inline int32_t getNumPlanes(SplitFormat format) {
   return format == SplitFormat::Half ? 2 : 3;
@@ -52,11 +60,14 @@ struct SplitEmission {
   StringRef name;
   const SplitShape &shape;
 };
-/// Operands: A, B, their maxima.
+/// Of operands that do not lie along the depth; there is one. Operands: A, B,
+/// their maxima.
 DeviceLaunch emitSplitMaxima(const SplitEmission &emission);
-/// Operands: maxima of A and B, their scales, the flag, which is cleared.
+/// Of the same. Operands: maxima of A and B, their scales, the flag, which is
+/// cleared.
 DeviceLaunch emitSplitScales(const SplitEmission &emission);
-/// Operands: A, B, their scales, their planes, the flag.
+/// Operands: A, B, their scales, their planes, the flag. In fp16, scales of what
+/// lies along the depth are made here.
 DeviceLaunch emitSplitPlanes(const SplitEmission &emission, SplitFormat format);
 /// Operands: planes of A and B, A, B, their scales, the flag, the counters, C
 /// or the partial products, and the bias, if there is one and no parts.

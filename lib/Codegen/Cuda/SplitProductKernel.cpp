@@ -34,6 +34,9 @@ constexpr auto kColumns = int32_t(SplitProduct::kTileColumns);
 constexpr int32_t kSlice = 32;           ///< depth of a stage
 constexpr int32_t kLineBytes = 2 * kSlice; ///< of a row of a stage's tile
 constexpr int32_t kRowsPerGroup = 64;
+/// Registers of a thread, together no more than the block begins with: 168 for
+/// each. Two sets of 96 sums take most of a consumer's.
+constexpr int32_t kProducerRegisters = 40, kConsumerRegisters = 232;
 /// Rows of tiles that are walked before the next columns, for the cache.
 constexpr int64_t kSupertile = 8;
 
@@ -484,10 +487,10 @@ DeviceLaunch ProductEmitter::emit() {
                                 /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(op.thenBlock());
-    lowerRegisters(b, 24);
+    lowerRegisters(b, kProducerRegisters);
     b.branch(isFirst, [&] { produce(block, b.i32(count)); });
     b.setInsertionPointToStart(op.elseBlock());
-    raiseRegisters(b, 240);
+    raiseRegisters(b, kConsumerRegisters);
     group = b.add(warpgroup, -1);
     warp = uniform(b, b.rem(b.div(thread, 32), 4));
     lane = b.rem(thread, 32);

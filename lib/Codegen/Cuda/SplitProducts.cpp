@@ -80,7 +80,8 @@ LogicalResult blurt::emitSplitGemm(GemmOp op, CudaHost &host) {
                                     unsigned(operands.size()), {}, emitTo);
     host.launch(builder, loc, kernel, operands);
   };
-  launch("split_maxima", {p.aValue, p.bValue, maximaA, maximaB},
+  if (!shape.a.operand.along || !shape.b.operand.along)
+    launch("split_maxima", {p.aValue, p.bValue, maximaA, maximaB},
          emitSplitMaxima);
   launch("split_scales", {maximaA, maximaB, scalesA, scalesB, flag},
          emitSplitScales);
