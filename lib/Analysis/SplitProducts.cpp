@@ -17,10 +17,13 @@ static void chooseParts(SplitProduct &p) {
   constexpr double kStep = 2e-6, kFinish = 2e-6, kLaunch = 3e-6;
   constexpr double kBytesPerSecond = 3.5e12;
   constexpr int64_t kMostParts = 16, kLeastSteps = 8;
+  // Batches are not cut.
+  int64_t least =
+      p.batch > 1 ? 1 : llvm::divideCeil(p.k, SplitProduct::kMostPartDepth);
   double best = 0;
-  for (int64_t parts = 1; parts <= kMostParts; ++parts) {
+  for (int64_t parts = least; parts <= std::max(least, kMostParts); ++parts) {
     int64_t each = llvm::divideCeil(steps, parts);
-    if (parts > 1 && (p.batch > 1 || each < kLeastSteps))
+    if (parts > least && (p.batch > 1 || each < kLeastSteps))
       break;
     int64_t used = llvm::divideCeil(steps, each);
     auto waves = double(
@@ -29,7 +32,7 @@ static void chooseParts(SplitProduct &p) {
     if (used > 1)
       time += kLaunch + double(2 * used + 1) * 4 * double(p.m) * double(p.n) /
                             kBytesPerSecond;
-    if (parts > 1 && time >= best)
+    if (parts > least && time >= best)
       continue;
     best = time;
     p.parts = used;

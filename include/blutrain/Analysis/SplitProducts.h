@@ -50,8 +50,16 @@ struct SplitProduct {
   static constexpr int64_t kDepth = 64;
   static constexpr int64_t kProcessors = 132; ///< of an H100 or H200
 
+  /// Below it sums in f32 err less than two pieces of fp16 do.
+  static constexpr int64_t kLeastHalfDepth = 512;
+  /// At most so deep is a sum in registers: errors grow with its length.
+  static constexpr int64_t kMostPartDepth = 8192;
+
   int64_t batch = 1, m = 1, n = 1, k = 1;
   SplitOperand a, b;
+
+  /// Whether it is made of bf16 pieces whatever its operands are.
+  bool alwaysBfloat() const { return k < kLeastHalfDepth; }
 
   /// In how many parts of the depth, of `partDepth` but for the last one.
   int64_t parts = 1, partDepth = 0;

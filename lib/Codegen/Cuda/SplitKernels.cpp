@@ -151,8 +151,7 @@ static Value absoluteBits(DeviceBuilder &b, Value value) {
   return b.bitAnd(b.bitcast(value, b.getI32Type()), 0x7FFFFFFF);
 }
 
-/// The greater of two bit patterns of f32s without sign; of NaN, infinity and
-/// finite ones, the former.
+/// The greater of two bit patterns of f32s without sign.
 static Value maxBits(DeviceBuilder &b, Value l, Value r) {
   return arith::MaxUIOp::create(b, l, r);
 }
@@ -165,7 +164,7 @@ static int64_t getBytes(const SplitOperand &o) {
 // Maxima
 //===----------------------------------------------------------------------===//
 
-/// Of this lane's elements: of its line, or of its four columns.
+/// Of this lane's elements that are finite: of its line, or of its four columns.
 static SmallVector<Value> takeMaxima(SplitWalk &walk) {
   DeviceBuilder &b = walk.b;
   bool along = walk.operand.along;
@@ -175,7 +174,10 @@ static SmallVector<Value> takeMaxima(SplitWalk &walk) {
     SmallVector<Value> next(most);
     for (auto [e, element] : llvm::enumerate(elements)) {
       Value &to = next[along ? 0 : e];
-      to = maxBits(b, to, absoluteBits(b, element));
+      Value bits = absoluteBits(b, element);
+      constexpr int64_t kInfinity = 0x7F800000;
+      to = maxBits(b, to,
+                   b.select(b.lessThan(bits, kInfinity), bits, b.i32(0)));
     }
     return next;
   });
@@ -241,10 +243,7 @@ static Value getScaleExponent(DeviceBuilder &b, Value most) {
   Value exponent = b.select(b.equal(biased, 0), b.sub(-118, zeros),
                             b.add(biased, -127));
   Value scale = b.sub(kScaledExponent, exponent);
-  scale = b.select(b.equal(most, 0), b.i32(0), scale);
-  // A row with an infinity or NaN has no scale that matters: it is computed
-  // anew.
-  return b.select(b.equal(biased, 255), b.i32(kInfiniteExponent), scale);
+  return b.select(b.equal(most, 0), b.i32(0), scale);
 }
 
 /// Stores the factors of a row and those that undo them.
@@ -309,8 +308,10 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
                                     SplitFormat format) {
   const SplitShape &shape = emission.shape;
   bool isHalf = format == SplitFormat::Half;
+  // The first of the kernels that make planes makes scales too.
+  bool isFirst = isHalf || shape.product.alwaysBfloat();
   DeviceBuilder b(emission.module, emission.loc, emission.name, 7,
-                  isHalf ? ArrayRef<unsigned>{2, 3, 4, 5, 6}
+                  isFirst ? ArrayRef<unsigned>{2, 3, 4, 5, 6}
                          : ArrayRef<unsigned>{4, 5},
                   kThreads);
   int32_t planes = getNumPlanes(format);
@@ -323,7 +324,7 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
                              b.wideOffset(walk.entry, 8 * o.scalePitch()));
     int32_t numScales = o.along ? 1 : kLane;
     SmallVector<Value> first, second;
-    if (isHalf && o.along) {
+    if (isFirst && o.along) {
       // The line is read once more, from the cache if it is not too long.
       Value most = takeMaxima(walk)[0];
       for (int32_t mask = 16; mask != 0; mask /= 2)
@@ -417,14 +418,14 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
   DeviceLaunch launch;
   auto all = [&] { launch.grid[0] =
         forBothOperands(b, shape, /*acrossAlone=*/false, split); };
-  if (isHalf)
+  if (isFirst)
     all();
   else
     b.branch(b.equal(b.bitXor(b.load(b.getI32Type(), b.operand(6), 4), 1), 0),
              all);
   launch.block = {kThreads, 1, 1};
   int64_t read = getBytes(shape.a.operand) + getBytes(shape.b.operand);
-  launch.bytes = isHalf ? 2 * read : 0;
+  launch.bytes = isFirst ? 2 * read : 0;
   return launch;
 }
 
@@ -436,7 +437,7 @@ DeviceLaunch blurt::emitSplitSum(const SplitEmission &emission) {
   const SplitShape &shape = emission.shape;
   const SplitProduct &p = shape.product;
   DeviceBuilder b(emission.module, emission.loc, emission.name,
-                  shape.hasBias ? 3 : 2, {1}, kThreads);
+                  shape.hasBias ? 5 : 4, {1}, kThreads);
   // As many at a time as rows of C can be accessed by.
   int32_t width = p.n % 4 == 0 && shape.ldc % 4 == 0 && shape.alignmentC >= 16
                       ? 4
@@ -462,9 +463,22 @@ DeviceLaunch blurt::emitSplitSum(const SplitEmission &emission) {
     SmallVector<Value> sum = load(from);
     for (int64_t part = 1; part != p.parts; ++part)
       sum = add(sum, b.advance(from, part * 4 * p.m * p.n));
+    auto pair = VectorType::get({2}, b.getF32Type());
+    auto unscale = [&](unsigned operand, const SplitOperand &o, Value row) {
+      Value from = b.advance(b.operand(operand), 8 * o.scalePitch());
+      return b.load(pair, b.advance(from, b.wideOffset(row, 8)), 8);
+    };
+    Value ofRow = unscale(2, p.a, row);
+    for (auto [e, value] : llvm::enumerate(sum)) {
+      Value ofColumn = unscale(3, p.b, b.add(column, int64_t(e)));
+      for (unsigned half : {0, 1}) {
+        value = b.mulF(value, b.element(ofRow, half));
+        value = b.mulF(value, b.element(ofColumn, half));
+      }
+    }
     if (shape.hasBias)
       for (auto [e, value] : llvm::enumerate(sum)) {
-        Value from = b.advance(b.operand(2), b.wideOffset(column, 4));
+        Value from = b.advance(b.operand(4), b.wideOffset(column, 4));
         value = b.addF(value, b.load(b.getF32Type(),
                                      b.advance(from, 4 * int64_t(e)), 4));
       }

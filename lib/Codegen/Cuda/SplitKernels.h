@@ -12,7 +12,8 @@
 // an element to 22 bits if it is no less than about 2^-17 of its row's
 // maximum. Where a row has many smaller ones, a flag is set, and of the second
 // pair of kernels the one that makes three bf16 pieces and the one that takes
-// their six products do the work, while those of the first format return.
+// their six products do the work, while those of the first format return. What
+// is not deep has no kernels of the first format.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,8 +46,6 @@ struct SplitShape {
 inline constexpr int32_t kScaledExponent = 14;
 /// Scaled elements below two to this lose places in two fp16 pieces.
 inline constexpr int32_t kSmallExponent = -3;
-/// Of a row with infinite elements, whatever it is: all becomes infinite.
-inline constexpr int32_t kInfiniteExponent = 160;
 
 enum class SplitFormat { Half, Bfloat };
 inline int32_t getNumPlanes(SplitFormat format) {
@@ -66,14 +65,15 @@ DeviceLaunch emitSplitMaxima(const SplitEmission &emission);
 /// Of the same. Operands: maxima of A and B, their scales, the flag, which is
 /// cleared.
 DeviceLaunch emitSplitScales(const SplitEmission &emission);
-/// Operands: A, B, their scales, their planes, the flag. In fp16, scales of what
-/// lies along the depth are made here.
+/// Operands: A, B, their scales, their planes, the flag. The first such kernel of
+/// a product makes the scales of what lies along the depth.
 DeviceLaunch emitSplitPlanes(const SplitEmission &emission, SplitFormat format);
 /// Operands: planes of A and B, A, B, their scales, the flag, the counters, C
 /// or the partial products, and the bias, if there is one and no parts.
 DeviceLaunch emitSplitProduct(const SplitEmission &emission,
                               SplitFormat format);
-/// Operands: the partial products, C, and the bias, if there is one.
+/// Operands: the partial products, C, the scales of A and B, and the bias, if
+/// there is one.
 DeviceLaunch emitSplitSum(const SplitEmission &emission);
 
 } // namespace mlir::blurt

@@ -8,10 +8,11 @@
 // slices of the planes, 32 deep, to a ring of stages; each of the two others
 // multiplies 64 rows of A. Tensor cores round their sums towards zero, so
 // sums of 64 deep (32 in the format of six products) are added to others in
-// registers; within them small products come first.
+// registers; within them small products come first. Partial products stay
+// scaled, so that none overflows.
 //
-// A warp that finds a result which is no finite number computes its rows anew
-// from the operands, in f32.
+// A warp that finds a sum which is no finite number computes its rows anew from
+// the operands, in f32, and takes what that gives in the place of such sums.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,6 +38,8 @@ constexpr int32_t kRowsPerGroup = 64;
 /// Registers of a thread, together no more than the block begins with: 168 for
 /// each. Two sets of 96 sums take most of a consumer's.
 constexpr int32_t kProducerRegisters = 40, kConsumerRegisters = 232;
+/// Columns of eight that are finished at a time.
+constexpr int32_t kGroupTiles = 4;
 /// Rows of tiles that are walked before the next columns, for the cache.
 constexpr int64_t kSupertile = 8;
 
@@ -86,7 +89,9 @@ private:
   using Values = SmallVector<Value>;
   void produce(Value index, Value count);
   void consume(Value index, Value count);
-  std::vector<WarpgroupMma::Step> getSteps();
+  using Steps = std::vector<WarpgroupMma::Step>;
+  /// Of a slice: those of high pieces, or all others, smallest first.
+  Steps getSteps(bool high);
   /// Sums up the products of a tile.
   Values multiply(const Tile &tile, Place &place);
   /// What belongs to a tile in this lane: two rows, and pairs of columns.
@@ -94,11 +99,16 @@ private:
     Value rows[2], column;
   };
   Lane getLane(const Tile &tile);
-  /// Adds the bias to the values of columns of eight from `column` on.
-  void addBias(MutableArrayRef<Value> values, Value column);
-  void scale(Values &sums, const Tile &tile);
-  Values recompute(const Tile &tile);
-  void store(Values &sums, const Tile &tile);
+  /// Checks, scales and stores the sums of a tile. What follows is of the
+  /// columns of eight from number `first` on.
+  void finish(const Values &sums, Tile tile);
+  /// Puts what FMAs give in the place of values that are not finite.
+  Values recompute(const Values &sums, const Tile &tile, const Lane &lane,
+                   int32_t first);
+  /// Undoes the scales, and adds the bias.
+  void scale(Values &sums, const Tile &tile, const Lane &lane, int32_t first);
+  void store(const Values &sums, const Tile &tile, const Lane &lane,
+             int32_t firstTile);
 
   const SplitShape &shape;
   const SplitProduct &p;
@@ -211,9 +221,8 @@ void ProductEmitter::produce(Value index, Value count) {
 // Products
 //===----------------------------------------------------------------------===//
 
-/// The steps of a slice, products of small pieces first.
-std::vector<WarpgroupMma::Step> ProductEmitter::getSteps() {
-  std::vector<WarpgroupMma::Step> steps;
+ProductEmitter::Steps ProductEmitter::getSteps(bool high) {
+  Steps steps;
   auto deep = [&](const SplitOperand &o, int32_t i) {
     return o.along ? i * 32 : i * 16 * 128;
   };
@@ -222,7 +231,9 @@ std::vector<WarpgroupMma::Step> ProductEmitter::getSteps() {
       steps.push_back({planeA * kRows * kLineBytes + deep(p.a, i),
                        planeB * kColumns * kLineBytes + deep(p.b, i)});
   };
-  for (int32_t sum = planes - 1; sum >= 0; --sum)
+  if (high)
+    add(0, 0);
+  for (int32_t sum = planes - 1; sum > 0 && !high; --sum)
     for (int32_t planeA = sum; planeA >= 0; --planeA)
       add(planeA, sum - planeA);
   return steps;
@@ -233,7 +244,6 @@ ProductEmitter::Values ProductEmitter::multiply(const Tile &tile,
   WarpgroupMma::Pieces pieces{kColumns,
                               format == SplitFormat::Half ? "f16" : "bf16",
                               !p.a.along, !p.b.along};
-  std::vector<WarpgroupMma::Step> steps = getSteps();
   // Both a row of 64 bytes and a block of 64 rows make 4096 bytes of 64 rows.
   Value tileA =
       b.advance(b.shared(), b.mul(group, kRowsPerGroup * kLineBytes));
@@ -250,14 +260,19 @@ ProductEmitter::Values ProductEmitter::multiply(const Tile &tile,
         Place at{values[values.size() - 2], values.back()};
         Values sum;
         SmallVector<Value> used;
-        for (int32_t i = 0; i != perSum; ++i) {
-          waitBarrier(b, full(at.stage), at.parity);
-          Value offset = b.mul(at.stage, stageBytes);
+        auto start = [&](Value stage, const Steps &steps) {
+          Value offset = b.mul(stage, stageBytes);
           sum = mma.startPieces(pieces, steps, mma.advance(descriptorA, offset),
                                 mma.advance(descriptorB, offset), sum);
+        };
+        for (int32_t i = 0; i != perSum; ++i) {
+          waitBarrier(b, full(at.stage), at.parity);
+          start(at.stage, getSteps(/*high=*/false));
           used.push_back(at.stage);
           at = next(at);
         }
+        for (Value stage : used)
+          start(stage, getSteps(/*high=*/true));
         sum = mma.wait(0, sum);
         for (Value stage : used)
           b.branch(b.equal(lane, 0), [&] { arrive(b, empty(stage)); });
@@ -284,19 +299,8 @@ ProductEmitter::Lane ProductEmitter::getLane(const Tile &tile) {
           b.add(tile.column, b.mul(b.rem(id, 4), 2))};
 }
 
-void ProductEmitter::addBias(MutableArrayRef<Value> values, Value column) {
-  if (!hasBias())
-    return;
-  for (auto [i, value] : llvm::enumerate(values)) {
-    Value at = b.add(column, Fragment::column(int32_t(i / 4), int32_t(i % 4)));
-    Value from = b.advance(b.operand(Bias),
-                           b.wideOffset(b.min(at, p.n - 1), 4));
-    value = b.addF(value, b.load(b.getF32Type(), from, 4));
-  }
-}
-
-void ProductEmitter::scale(Values &sums, const Tile &tile) {
-  Lane lane = getLane(tile);
+void ProductEmitter::scale(Values &sums, const Tile &tile, const Lane &lane,
+                           int32_t first) {
   auto base = [&](unsigned operand, const SplitOperand &o) {
     Value at = b.advance(b.operand(operand), 8 * o.batch * o.scalePitch());
     return o.batch == 1
@@ -310,24 +314,44 @@ void ProductEmitter::scale(Values &sums, const Tile &tile) {
     Value row = b.min(lane.rows[h], p.m - 1);
     rows[h] = b.load(pair, b.advance(scalesA, b.wideOffset(row, 8)), 8);
   }
-  for (size_t n = 0; n != sums.size() / 4; ++n) {
-    Value column = b.add(lane.column, int32_t(n) * 8);
+  for (int32_t n = 0; n != kGroupTiles; ++n) {
+    Value column = b.add(lane.column, (first + n) * 8);
     column = b.min(column, llvm::alignTo(p.n, 2) - 2);
     Values columns = b.loadF32x4(b.advance(scalesB, b.wideOffset(column, 8)));
     // Halves of a factor in turns: no product on the way is out of range whose
     // end is not.
-    for (size_t e = 0; e != 4; ++e)
-      for (unsigned half : {0, 1}) {
+    for (int32_t e = 0; e != 4; ++e)
+      for (int32_t half : {0, 1}) {
         Value &value = sums[4 * n + e];
         value = b.mulF(value, b.element(rows[e / 2], half));
         value = b.mulF(value, columns[2 * (e % 2) + half]);
       }
-    addBias(MutableArrayRef(sums).slice(4 * n, 4),
-            b.add(lane.column, int32_t(n) * 8));
   }
+  if (!hasBias())
+    return;
+  for (int32_t n = 0; n != kGroupTiles; ++n)
+    for (int32_t e : {0, 1}) {
+      Value column = b.add(lane.column, Fragment::column(first + n, e));
+      Value from = b.advance(b.operand(Bias),
+                             b.wideOffset(b.min(column, p.n - 1), 4));
+      Value term = b.load(b.getF32Type(), from, 4);
+      for (int32_t h : {0, 1}) {
+        Value &value = sums[4 * n + 2 * h + e];
+        value = b.addF(value, term);
+      }
+    }
 }
 
-ProductEmitter::Values ProductEmitter::recompute(const Tile &tile) {
+static Value isFinite(DeviceBuilder &b, Value value) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
+                               LLVM::FAbsOp::create(b, value),
+                               b.f32(HUGE_VAL));
+}
+
+ProductEmitter::Values ProductEmitter::recompute(const Values &sums,
+                                                 const Tile &tile,
+                                                 const Lane &lane,
+                                                 int32_t first) {
   auto at = [&](unsigned operand, const SplitSource &source) {
     Value base = b.operand(operand);
     return source.operand.batch == 1
@@ -342,48 +366,40 @@ ProductEmitter::Values ProductEmitter::recompute(const Tile &tile) {
     return s.operand.along ? 4 : 4 * s.ld;
   };
   Value baseA = at(A, shape.a), baseB = at(B, shape.b);
-  Value first = b.mul(tile.part, p.partDepth);
-  Value end = b.min(b.add(first, p.partDepth), p.k);
-  // A few columns at a time: all their addresses would not fit in registers.
-  constexpr int32_t kTiles = 6;
-  Values sums;
-  for (int32_t tiles = 0; tiles != kColumns / 8; tiles += kTiles) {
-    Lane lane = getLane(tile);
-    Value rows[2];
+  Value rows[2];
+  for (int32_t h : {0, 1})
+    rows[h] = b.wideOffset(b.min(lane.rows[h], p.m - 1), perRow(shape.a));
+  Value begin = b.mul(tile.part, p.partDepth);
+  Value end = b.min(b.add(begin, p.partDepth), p.k);
+  Values zeros(sums.size(), b.f32(0));
+  Values anew = b.loop(begin, end, 1, zeros, [&](Value depth,
+                                                 ValueRange carried) {
+    Values next(carried);
+    Value fromA = b.advance(baseA, b.wideOffset(depth, perDepth(shape.a)));
+    Value fromB = b.advance(baseB, b.wideOffset(depth, perDepth(shape.b)));
+    Value left[2];
     for (int32_t h : {0, 1})
-      rows[h] = b.wideOffset(b.min(lane.rows[h], p.m - 1), perRow(shape.a));
-    Values zeros(4 * kTiles, b.f32(0));
-    Values some = b.loop(first, end, 1, zeros, [&](Value depth,
-                                                   ValueRange old) {
-      Values next(old);
-      Value fromA = b.advance(baseA, b.wideOffset(depth, perDepth(shape.a)));
-      Value fromB = b.advance(baseB, b.wideOffset(depth, perDepth(shape.b)));
-      Value left[2];
-      for (int32_t h : {0, 1})
-        left[h] = b.load(b.getF32Type(), b.advance(fromA, rows[h]), 4);
-      for (int32_t n = 0; n != kTiles; ++n)
-        for (int32_t e : {0, 1}) {
-          Value column =
-              b.add(lane.column, Fragment::column(tiles + n, e));
-          column = b.min(column, p.n - 1);
-          Value right = b.load(
-              b.getF32Type(),
-              b.advance(fromB, b.wideOffset(column, perRow(shape.b))), 4);
-          for (int32_t h : {0, 1}) {
-            Value &value = next[4 * n + 2 * h + e];
-            value = b.fma(left[h], right, value);
-          }
+      left[h] = b.load(b.getF32Type(), b.advance(fromA, rows[h]), 4);
+    for (int32_t n = 0; n != kGroupTiles; ++n)
+      for (int32_t e : {0, 1}) {
+        Value column = b.add(lane.column, Fragment::column(first + n, e));
+        Value offset =
+            b.wideOffset(b.min(column, p.n - 1), perRow(shape.b));
+        Value right = b.load(b.getF32Type(), b.advance(fromB, offset), 4);
+        for (int32_t h : {0, 1}) {
+          Value &value = next[4 * n + 2 * h + e];
+          value = b.fma(left[h], right, value);
         }
-      return next;
-    });
-    addBias(some, b.add(lane.column, 8 * tiles));
-    llvm::append_range(sums, some);
-  }
-  return sums;
+      }
+    return next;
+  });
+  for (auto [value, sum] : llvm::zip_equal(anew, sums))
+    value = b.select(isFinite(b, sum), sum, value);
+  return anew;
 }
 
-void ProductEmitter::store(Values &sums, const Tile &tile) {
-  Lane lane = getLane(tile);
+void ProductEmitter::store(const Values &sums, const Tile &tile,
+                           const Lane &lane, int32_t firstTile) {
   bool isPart = p.parts > 1;
   int64_t ld = isPart ? p.n : shape.ldc;
   Value out = b.operand(Out);
@@ -395,18 +411,15 @@ void ProductEmitter::store(Values &sums, const Tile &tile) {
       p.n % 2 == 0 && ld % 2 == 0 && (isPart || shape.alignmentC >= 8);
   Type f32 = b.getF32Type();
   auto pair = VectorType::get({2}, f32);
-  Value starts[2], insides[2];
-  for (int32_t h : {0, 1}) {
-    starts[h] = b.advance(out, b.wideOffset(lane.rows[h], 4 * ld));
-    insides[h] = b.lessThan(lane.rows[h], p.m);
-  }
-  for (size_t n = 0; n != sums.size() / 4; ++n) {
-    Value column = b.add(refresh(b, lane.column), int32_t(n) * 8);
-    for (size_t h : {0, 1}) {
-      Value to = b.advance(starts[h], b.wideOffset(column, 4));
+  for (int32_t n = 0; n != kGroupTiles; ++n) {
+    Value column = b.add(lane.column, (firstTile + n) * 8);
+    for (int32_t h : {0, 1}) {
+      Value to = b.advance(out, b.wideOffset(lane.rows[h], 4 * ld));
+      to = b.advance(to, b.wideOffset(column, 4));
+      Value inside = b.lessThan(lane.rows[h], p.m);
       Value first = sums[4 * n + 2 * h], second = sums[4 * n + 2 * h + 1];
       if (inPairs) {
-        b.branch(b.bitAnd(insides[h], b.lessThan(column, p.n)), [&] {
+        b.branch(b.bitAnd(inside, b.lessThan(column, p.n)), [&] {
           if (accumulates()) {
             Value old = b.load(pair, to, 8);
             first = b.addF(first, b.element(old, 0));
@@ -417,15 +430,40 @@ void ProductEmitter::store(Values &sums, const Tile &tile) {
         continue;
       }
       for (int32_t e : {0, 1})
-        b.branch(
-            b.bitAnd(insides[h], b.lessThan(b.add(column, e), p.n)), [&] {
-              Value value = e == 0 ? first : second;
-              Value place = b.advance(to, 4 * e);
-              if (accumulates())
-                value = b.addF(value, b.load(f32, place, 4));
-              b.store(value, place, 4);
-            });
+        b.branch(b.bitAnd(inside, b.lessThan(b.add(column, e), p.n)), [&] {
+          Value value = e == 0 ? first : second;
+          Value place = b.advance(to, 4 * e);
+          if (accumulates())
+            value = b.addF(value, b.load(f32, place, 4));
+          b.store(value, place, 4);
+        });
     }
+  }
+}
+
+void ProductEmitter::finish(const Values &sums, Tile tile) {
+  // Operands that are finite have finite sums, scaled as they are.
+  Value good;
+  for (Value value : sums)
+    good = good ? b.bitAnd(good, isFinite(b, value)) : isFinite(b, value);
+  Value anew = anyLane(b, b.bitXor(good, 1));
+  b.branch(b.bitAnd(anew, b.equal(lane, 0)), [&] {
+    LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add,
+                              b.advance(b.operand(Counters), 8), b.i64(16),
+                              LLVM::AtomicOrdering::monotonic);
+  });
+  // A few columns at a time, and nothing kept from one time to the next: what
+  // all addresses take would not fit in registers.
+  for (Value *value : {&tile.row, &tile.column})
+    *value = refresh(b, *value);
+  for (int32_t first = 0; first != kColumns / 8; first += kGroupTiles) {
+    Lane at = getLane(tile);
+    Values some(ArrayRef(sums).slice(4 * first, 4 * kGroupTiles));
+    some = b.branch(anew, some,
+                    [&] { return recompute(some, tile, at, first); });
+    if (p.parts == 1)
+      scale(some, tile, at, first);
+    store(some, tile, at, first);
   }
 }
 
@@ -435,28 +473,7 @@ void ProductEmitter::consume(Value index, Value count) {
          [&](Value index, ValueRange carried) {
            Place place{carried[0], carried[1]};
            Tile tile = getTile(index);
-           Values sums = multiply(tile, place);
-           for (Value *value : {&tile.row, &tile.column})
-             *value = refresh(b, *value);
-           scale(sums, tile);
-           Value isFinite;
-           for (Value value : sums) {
-             Value is = arith::CmpFOp::create(
-                 b, arith::CmpFPredicate::OLT, LLVM::FAbsOp::create(b, value),
-                 b.f32(HUGE_VAL));
-             isFinite = isFinite ? b.bitAnd(isFinite, is) : is;
-           }
-           Value some = anyLane(b, b.bitXor(isFinite, 1));
-           sums = b.branch(some, sums, [&] {
-             b.branch(b.equal(lane, 0), [&] {
-               LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add,
-                                         b.advance(b.operand(Counters), 8),
-                                         b.i64(16),
-                                         LLVM::AtomicOrdering::monotonic);
-             });
-             return recompute(tile);
-           });
-           store(sums, tile);
+           finish(multiply(tile, place), tile);
            return Values{place.stage, place.parity};
          });
 }
@@ -465,7 +482,7 @@ DeviceLaunch ProductEmitter::emit() {
   int64_t count = p.tiles() * p.parts;
   Value flag = b.load(b.getI32Type(), b.operand(Flag), 4);
   bool isHalf = format == SplitFormat::Half;
-  b.branch(b.equal(flag, isHalf ? 0 : 1), [&] {
+  auto all = [&] {
     Value thread = b.threadId(), block = b.blockId(0);
     Value isFirst = b.equal(thread, 0);
     b.branch(isFirst, [&] {
@@ -475,7 +492,7 @@ DeviceLaunch ProductEmitter::emit() {
       }
       publishBarriers(b);
     });
-    if (!isHalf)
+    if (!isHalf && !p.alwaysBfloat())
       b.branch(b.equal(b.add(thread, block), 0), [&] {
         LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add,
                                   b.operand(Counters), b.i64(1),
@@ -495,13 +512,17 @@ DeviceLaunch ProductEmitter::emit() {
     warp = uniform(b, b.rem(b.div(thread, 32), 4));
     lane = b.rem(thread, 32);
     consume(block, b.i32(count));
-  });
+  };
+  if (p.alwaysBfloat())
+    all();
+  else
+    b.branch(b.equal(flag, isHalf ? 0 : 1), all);
   DeviceLaunch launch;
   launch.grid[0] = int32_t(std::min(count, p.kProcessors));
   launch.block = {kThreads, 1, 1};
   launch.sharedBytes = stages * stageBytes + 16 * stages;
   launch.maps = {map(PlanesA, p.a, kRows), map(PlanesB, p.b, kColumns)};
-  if (isHalf) {
+  if (isHalf || p.alwaysBfloat()) {
     launch.flops = 2 * p.batch * p.m * p.n * p.k;
     launch.bytes = 2 * planes *
                    (p.a.batch * p.a.rows * p.a.depth +

@@ -85,11 +85,13 @@ LogicalResult blurt::emitSplitGemm(GemmOp op, CudaHost &host) {
          emitSplitMaxima);
   launch("split_scales", {maximaA, maximaB, scalesA, scalesB, flag},
          emitSplitScales);
-  for (auto [name, format] : {std::pair("split_f16", SplitFormat::Half),
-                              {"split_bf16", SplitFormat::Bfloat}})
-    launch(name,
+  SmallVector<SplitFormat> formats{SplitFormat::Half, SplitFormat::Bfloat};
+  if (product.alwaysBfloat())
+    formats = {SplitFormat::Bfloat};
+  for (SplitFormat format : formats)
+    launch(format == SplitFormat::Half ? "split_f16" : "split_bf16",
            {p.aValue, p.bValue, scalesA, scalesB, planesA, planesB, flag},
-           [&, format = format](const SplitEmission &emission) {
+           [&](const SplitEmission &emission) {
              return emitSplitPlanes(emission, format);
            });
   bool hasParts = product.parts > 1;
@@ -98,14 +100,14 @@ LogicalResult blurt::emitSplitGemm(GemmOp op, CudaHost &host) {
                               hasParts ? partials : out};
   if (op.getBias() && !hasParts)
     operands.push_back(op.getBias());
-  for (auto [name, format] : {std::pair("product_f16", SplitFormat::Half),
-                              {"product_bf16", SplitFormat::Bfloat}})
-    launch(name, operands, [&, format = format](const SplitEmission &emission) {
-      return emitSplitProduct(emission, format);
-    });
+  for (SplitFormat format : formats)
+    launch(format == SplitFormat::Half ? "product_f16" : "product_bf16",
+           operands, [&](const SplitEmission &emission) {
+             return emitSplitProduct(emission, format);
+           });
   if (!hasParts)
     return success();
-  operands = {partials, out};
+  operands = {partials, out, scalesA, scalesB};
   if (op.getBias())
     operands.push_back(op.getBias());
   launch("split_sum", operands, emitSplitSum);

@@ -72,6 +72,8 @@ size_t emitAll(DeviceHarness &harness, const std::string &name,
     add("_maxima", emitSplitMaxima);
   add("_scales", emitSplitScales);
   for (SplitFormat format : {SplitFormat::Half, SplitFormat::Bfloat}) {
+    if (format == SplitFormat::Half && shape.product.alwaysBfloat())
+      continue;
     std::string suffix = format == SplitFormat::Half ? "_f16" : "_bf16";
     add(("_planes" + suffix).c_str(), [&](const SplitEmission &emission) {
       return emitSplitPlanes(emission, format);
@@ -118,7 +120,8 @@ TEST(DeviceSplit, AssemblesEveryLayout) {
     EXPECT_TRUE(succeeded(verify(harness.gpuModule()))) << name;
     std::string ptx = harness.translate("sm_90a");
     ASSERT_FALSE(ptx.empty());
-    EXPECT_NE(ptx.find("m64n192k16.f32.f16.f16"), std::string::npos);
+    EXPECT_EQ(ptx.find("m64n192k16.f32.f16.f16") != std::string::npos,
+              extents.k >= blutrain::SplitProduct::kLeastHalfDepth);
     EXPECT_NE(ptx.find("m64n192k16.f32.bf16.bf16"), std::string::npos);
     bool both = extents.alongA && extents.alongB;
     EXPECT_EQ(ptx.find("cp.async.bulk.tensor.4d") == std::string::npos, both);
@@ -158,6 +161,7 @@ TEST(DeviceSplit, CutsTheDepthWhereTilesAreFew) {
   EXPECT_EQ(parts(768, 768, 64), 1);
   EXPECT_GT(parts(768, 768, 32768), 1);
   EXPECT_GT(parts(128, 192, 4099), 1);
+  EXPECT_GE(parts(32768, 768, 50304), 7);
 }
 
 //===----------------------------------------------------------------------===//
@@ -222,9 +226,6 @@ TEST(DeviceSplit, ScalesAreInRangeForEveryMaximum) {
     EXPECT_EQ(std::ilogb(scaled), kScaledExponent) << most;
     EXPECT_EQ(scaled * back * again, most);
   }
-  auto [first, second] = factors(kInfiniteExponent);
-  EXPECT_TRUE(std::isnormal(first) && std::isnormal(second));
-  EXPECT_GE(0x1p-149F * first * second, std::ldexp(1.0F, kSmallExponent));
 }
 
 } // namespace
