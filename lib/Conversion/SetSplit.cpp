@@ -23,7 +23,7 @@ struct SetSplit : public blutrain::impl::SetSplitBase<SetSplit> {
       return;
     getOperation().walk([](blurt::GemmOp op) {
       if (getElementTypeOrSelf(op.getA().getType()).isF32())
-        op->setAttr("split", UnitAttr::get(op.getContext()));
+        op.setSplit(true);
     });
   }
 };

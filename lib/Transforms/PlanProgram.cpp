@@ -171,7 +171,7 @@ void ProgramPlanner::layOutWorkspace() {
   });
   bool isSplit = false;
   module.walk([&](blurt::GemmOp gemm) {
-    if (!gemm->hasAttr("split"))
+    if (!gemm.getSplit())
       return;
     isSplit = true;
     bytes = std::max(bytes, getSplitWorkspaceBytes(gemm));

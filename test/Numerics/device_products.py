@@ -52,7 +52,7 @@ LIGHT = ("normal", "positive", "rows", "opposite")
 PROGRAM = """module attributes {{blurt.program = {{}}}} {{
   func.func @run({arguments})
       -> (tensor<{y}xf32> {{blu.tensor = {{name = "y", role = "output"}}}}) attributes {{blurt.entry = {{}}}} {{
-    %y = blurt.gemm %a{ta}, %b{tb}{plus}{bias} {{split}} : ({types}) -> tensor<{y}xf32>
+    %y = blurt.gemm %a{ta}, %b{tb}{plus}{bias} split : ({types}) -> tensor<{y}xf32>
     return %y : tensor<{y}xf32>
   }}
 }}
