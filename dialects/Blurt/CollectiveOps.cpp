@@ -29,6 +29,16 @@ CollectiveOp::Transfer CollectiveOp::getTransfer(unsigned i) {
   return {batch, whole.getNumElements() / rows, piece.getNumElements() / rows};
 }
 
+int64_t CollectiveOp::getPieceBytes() {
+  int64_t bytes = 0;
+  for (unsigned i = 0, e = getInputs().size(); i < e; ++i) {
+    Transfer transfer = getTransfer(i);
+    bytes += transfer.batch * transfer.piece *
+             getElementBytes(getElementTypeOrSelf(getInputs()[i].getType()));
+  }
+  return bytes;
+}
+
 void CollectiveOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
@@ -46,6 +56,12 @@ LogicalResult CollectiveOp::verify() {
            << "', expected reduce_scatter, all_gather or local_shard";
   if (getSize() < 2)
     return emitOpError("has size ") << getSize() << ", expected at least 2";
+  // L5
+  if (getAsync() && getKind() == "local_shard")
+    return emitOpError("is an asynchronous local_shard, which sends nothing");
+  if (getTicket() && (!getAsync() || getOuts().empty()))
+    return emitOpError("has a ticket, expected none but on asynchronous "
+                       "collectives in memref form");
   for (unsigned i = 0, e = getInputs().size(); i < e; ++i) {
     auto input = cast<ShapedType>(getInputs()[i].getType());
     auto output = cast<ShapedType>(getOutputTypes()[i]);

@@ -23,18 +23,28 @@ def Blurt_CollectiveOp : Blurt_Op<"collective", [
     Every rank's program has the same collectives in the same order; the runtime
     compares a digest of them before the first.
 
+    With `async` what follows does not wait for it, in the order of the program:
+    collectives take their turns among themselves, beside everything else. In
+    tensor form this only allows it; in memref form `ticket` is the number that
+    `blurt.wait` takes, and until then nothing may write what it reads or touch
+    what it writes.
+
     Constraints:
     - L1: `kind` is one of the three; size is at least 2.
     - L2: there is an output for every input, of its element type, a float type.
     - L3: pieces have the ⌈n/size⌉ elements of a value of n.
     - L4 (memref form): operands and outs are row-major, without gaps.
+    - L5: an asynchronous one is no `local_shard`; `ticket` is there in memref
+      form only, and only with `async`.
   }];
   let arguments = (ins StrAttr:$kind, StrAttr:$axis, I64Attr:$size,
+                       UnitAttr:$async, OptionalAttr<I64Attr>:$ticket,
                        Variadic<Blurt_Shaped>:$inputs,
                        Variadic<AnyStridedMemRef>:$outs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $kind $inputs (`into` $outs^)? `axis` `=` $axis `size` `=` $size attr-dict
+    $kind (`async` $async^)? (`ticket` $ticket^)? $inputs (`into` $outs^)?
+    `axis` `=` $axis `size` `=` $size attr-dict
     `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
@@ -47,7 +57,19 @@ def Blurt_CollectiveOp : Blurt_Op<"collective", [
     Transfer getTransfer(unsigned i);
     /// The types of what is written, outs or results.
     ::mlir::TypeRange getOutputTypes();
+    /// Bytes that a device sends to each other one.
+    int64_t getPieceBytes();
   }];
+}
+
+def Blurt_WaitOp : Blurt_Op<"wait"> {
+  let summary = "what follows comes after an asynchronous collective (plan stage)";
+  let description = [{
+    Until here the collective with this `ticket` may be under way; if it is not,
+    nothing is waited for. `blurt-plan` puts these where bytes are touched next.
+  }];
+  let arguments = (ins I64Attr:$ticket);
+  let assemblyFormat = "$ticket attr-dict";
 }
 
 #endif // BLURT_COLLECTIVE_OPS_TD

@@ -134,6 +134,13 @@ ArenaView ArenaView::element(mlir::blurt::LoopOp loop) const {
   return result;
 }
 
+ArenaView ArenaView::ringElement(mlir::blurt::LoopOp loop) const {
+  ArenaView result = element(0);
+  result.terms.push_back(
+      {loop.getOperation(), shape[0], strides[0], /*isRing=*/true});
+  return result;
+}
+
 ArenaView ArenaView::leading(int64_t first, int64_t count) const {
   ArenaView result = *this;
   result.offset += first * strides[0];

@@ -6,6 +6,8 @@
 
 #include "blutrain/Analysis/Lifetimes.h"
 
+#include "blutrain/Analysis/CollectiveWindow.h"
+
 using namespace blutrain;
 using namespace mlir;
 using blurt::LoopOp;
@@ -176,6 +178,12 @@ std::optional<ContentId> Lifetimes::getOutput(unsigned i) const {
                                 : std::optional<ContentId>(found->second);
 }
 
+static RankedTensorType stacked(RankedTensorType type, int64_t slots) {
+  SmallVector<int64_t> shape{slots};
+  llvm::append_range(shape, type.getShape());
+  return RankedTensorType::get(shape, type.getElementType());
+}
+
 void Lifetimes::build(Block &block) {
   for (Operation &op : block.without_terminator()) {
     if (auto loop = dyn_cast<LoopOp>(op)) {
@@ -194,6 +202,10 @@ void Lifetimes::build(Block &block) {
       content.def = &op;
       content.index = result.getResultNumber();
       content.type = cast<RankedTensorType>(result.getType());
+      if (op.hasAttr(kAheadAttr) || getRingReader(result)) {
+        content.ring = cast<LoopOp>(op.getParentOp());
+        content.type = stacked(content.type, kRingSlots);
+      }
       add(std::move(content), result);
     }
   }
@@ -206,11 +218,6 @@ void Lifetimes::buildLoop(LoopOp loop) {
     content.type = cast<RankedTensorType>(loop.getIteration().getType());
     add(std::move(content), loop.getIteration());
   }
-  auto stacked = [](RankedTensorType type, int64_t slots) {
-    SmallVector<int64_t> shape{slots};
-    llvm::append_range(shape, type.getShape());
-    return RankedTensorType::get(shape, type.getElementType());
-  };
   auto count = static_cast<int64_t>(loop.getCount());
   llvm::SmallDenseSet<unsigned> savedCollections;
   for (unsigned i = 0, e = loop.getCarries().size(); i < e; ++i) {
@@ -272,6 +279,8 @@ int64_t Lifetimes::getLastUse(Content &content, Value value, Block *home,
       continue;
     }
     last = std::max(last, timeline.at(user));
+    if (auto collective = dyn_cast<blurt::CollectiveOp>(user))
+      last = std::max(last, getCollectiveEnd(collective));
     auto loop = dyn_cast<LoopOp>(user);
     if (!loop || use.getOperandNumber() < loop.getCarries().size())
       continue;
@@ -287,6 +296,45 @@ int64_t Lifetimes::getLastUse(Content &content, Value value, Block *home,
         {bodyBegin, end, Lifetime::Region::OfValue, slice});
   }
   return last;
+}
+
+int64_t Lifetimes::getCollectiveEnd(blurt::CollectiveOp collective) const {
+  if (!collective.getAsync() || collective->hasAttr(kAheadAttr))
+    return timeline.at(collective);
+  CollectiveWindow window = getWindow(collective);
+  return timeline.at(window.isCarried ? collective->getBlock()->getTerminator()
+                                      : window.end);
+}
+
+void Lifetimes::addRingLifetimes(Content &content) {
+  Value front = content.values.front();
+  LoopOp loop = content.ring;
+  int64_t bodyEnd = timeline.getBodyEnd(loop);
+  if (content.def->hasAttr(kAheadAttr)) {
+    // From before the first iteration on, one slot or the other.
+    content.lifetimes.push_back({timeline.at(loop), bodyEnd});
+    return;
+  }
+  // This iteration's slot, then the last one's.
+  content.lifetimes.push_back(
+      {timeline.at(content.def), bodyEnd, Lifetime::Region::OfValue, front});
+  content.lifetimes.push_back({timeline.getBodyBegin(loop),
+                               bodyEnd,
+                               Lifetime::Region::All,
+                               {},
+                               Lifetime::Phase::Visited,
+                               front});
+  int64_t end = timeline.getEnd(loop);
+  forEachUser(front, [&](OpOperand &use) {
+    auto collective = dyn_cast<blurt::CollectiveOp>(use.getOwner());
+    if (!collective || !collective.getAsync())
+      return;
+    CollectiveWindow window = getWindow(collective);
+    if (window.isCarried)
+      end = std::max(end, timeline.at(window.end));
+  });
+  content.lifetimes.push_back(
+      {timeline.getEnd(loop), end, Lifetime::Region::All});
 }
 
 void Lifetimes::computeLifetimes(Content &content) {
@@ -312,6 +360,13 @@ void Lifetimes::computeLifetimes(Content &content) {
     live(front, timeline.getEntry(), Region::All);
     if (isStateArgument(func, content.index) && !isDonated(func, content.index))
       content.lifetimes.push_back({timeline.getEntry(), timeline.getExit()});
+    return;
+  }
+  if (content.ring) {
+    // Slices of it in inner loops have lifetimes of their own.
+    getLastUse(content, front, front.getParentBlock(),
+               timeline.at(content.def));
+    addRingLifetimes(content);
     return;
   }
   if (content.kind == Content::Kind::Result ||

@@ -49,8 +49,10 @@ bool Placement::demand(Value value, const ArenaView &view) {
   obstacle.reset();
   if (places[content])
     return getView(value).samePlace(view);
-  // A Saved carry has slots before and after; it goes nowhere else.
-  if ((*lifetimes)[content].kind == Content::Kind::Saved)
+  // A Saved carry has slots before and after, a ring has its own; they go
+  // nowhere else.
+  if ((*lifetimes)[content].kind == Content::Kind::Saved ||
+      (*lifetimes)[content].ring)
     return false;
   auto source = undoViews(value, view);
   if (!source || isa<BlockArgument>(source->first))
@@ -75,7 +77,8 @@ bool Placement::tryPlace(ContentId content, const ArenaView &view) {
 /// Libraries read matrices 16 bytes at a time only if every row begins on such
 /// a multiple; for a vocabulary of 50257 in bf16 the difference is a factor.
 bool Placement::wantsPadding(const Content &content) const {
-  if (content.kind != Content::Kind::Result || content.type.getRank() != 2)
+  if (content.kind != Content::Kind::Result || content.ring ||
+      content.type.getRank() != 2)
     return false;
   int64_t row = content.type.getShape().back() *
                 blurt::getElementBytes(content.type.getElementType());
@@ -328,6 +331,8 @@ void Placement::shareWithInputs(blurt::GroupOp group, unsigned i) {
     placeAlone(lifetimes->getContent(result));
     return;
   }
+  if ((*lifetimes)[lifetimes->getContent(result)].ring)
+    placeAlone(lifetimes->getContent(result));
   auto resultType = cast<ShapedType>(result.getType());
   ContentId content = lifetimes->getContent(result);
   int64_t elementBytes = blurt::getElementBytes(resultType.getElementType());

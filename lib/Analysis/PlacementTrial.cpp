@@ -51,6 +51,8 @@ ArenaView blutrain::getSavedInitialView(const Content &content,
 /// Where `member`, one of the values that make up a content, lies.
 static ArenaView getMemberView(const Content &content, const ArenaView &view,
                                Value member) {
+  if (content.ring)
+    return view.ringElement(content.ring);
   if (content.kind != Content::Kind::Saved)
     return view;
   LoopOp loop = content.getLoop();

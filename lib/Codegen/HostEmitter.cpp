@@ -191,7 +191,8 @@ static int64_t getDtype(Type type) {
 
 /// A call of the runtime with the number of the collective in the program's
 /// table, to which it adds an entry: every place in the program has its own,
-/// so that a message can say which one it was.
+/// so that a message can say which one it was. What is started before a loop
+/// for its first iteration is the one of that place.
 void HostEmitter::emitCollective(CollectiveOp op) {
   OpBuilder b(op);
   SmallVector<Attribute> table, values;
@@ -203,19 +204,50 @@ void HostEmitter::emitCollective(CollectiveOp op) {
         {transfer.batch, transfer.count, transfer.piece,
          getDtype(getElementTypeOrSelf(input.getType()))}));
   }
-  table.push_back(b.getDictionaryAttr(
-      {b.getNamedAttr("kind", op.getKindAttr()),
-       b.getNamedAttr("axis", op.getAxisAttr()),
-       b.getNamedAttr("size", op.getSizeAttr()),
-       b.getNamedAttr("source", b.getStringAttr(describeSource(op))),
-       b.getNamedAttr("values", b.getArrayAttr(values))}));
+  auto number = static_cast<int32_t>(table.size());
+  if (op.getTicket())
+    number = tickets.lookup(static_cast<int64_t>(*op.getTicket()));
+  if (number == static_cast<int32_t>(table.size()))
+    table.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("kind", op.getKindAttr()),
+         b.getNamedAttr("axis", op.getAxisAttr()),
+         b.getNamedAttr("size", op.getSizeAttr()),
+         b.getNamedAttr("source", b.getStringAttr(describeSource(op))),
+         b.getNamedAttr("values", b.getArrayAttr(values))}));
   module->setAttr("blurt.collectives", b.getArrayAttr(table));
   SmallVector<Value> operands(op.getInputs());
   llvm::append_range(operands, op.getOuts());
   Value addresses = storeArguments(b, op.getLoc(), operands);
-  Value number = arith::ConstantOp::create(
-      b, op.getLoc(), b.getI32IntegerAttr(table.size() - 1));
-  call(b, op.getLoc(), "blurt_collective_run", {number, addresses});
+  Value which =
+      arith::ConstantOp::create(b, op.getLoc(), b.getI32IntegerAttr(number));
+  call(b, op.getLoc(),
+       op.getAsync() ? "blurt_collective_start" : "blurt_collective_run",
+       {which, addresses});
+}
+
+/// Of each ticket the number in the program's table: in a loop the wait for
+/// what the last iteration started comes first.
+void HostEmitter::numberTickets(func::FuncOp function) {
+  tickets.clear();
+  auto list = module->getAttrOfType<ArrayAttr>("blurt.collectives");
+  auto next = static_cast<int32_t>(list ? list.size() : 0);
+  function.walk<WalkOrder::PreOrder>([&](CollectiveOp op) {
+    if (!op.getTicket() ||
+        tickets.try_emplace(static_cast<int64_t>(*op.getTicket()), next).second)
+      ++next;
+  });
+}
+
+LogicalResult HostEmitter::emitWait(WaitOp op) {
+  auto found = tickets.find(static_cast<int64_t>(op.getTicket()));
+  if (found == tickets.end())
+    return op.emitOpError("is for ticket ")
+           << op.getTicket() << ", which no collective of the function has";
+  OpBuilder b(op);
+  Value number = arith::ConstantOp::create(b, op.getLoc(),
+                                           b.getI32IntegerAttr(found->second));
+  call(b, op.getLoc(), "blurt_collective_wait", {number});
+  return success();
 }
 
 LogicalResult HostEmitter::convert(func::FuncOp function) {
@@ -254,6 +286,7 @@ LogicalResult HostEmitter::convert(func::FuncOp function) {
   context = entry->getArgument(0);
   arguments = nullptr;
   numArguments = 0;
+  numberTickets(function);
 
   SmallVector<Operation *> done;
   WalkResult result = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -268,6 +301,7 @@ LogicalResult HostEmitter::convert(func::FuncOp function) {
               emitCollective(collective);
               return success();
             })
+            .Case([&](WaitOp wait) { return emitWait(wait); })
             .Case<GroupOp, GemmOp, ScatterAddOp, CacheUpdateOp, AttentionOp,
                   AttentionGradOp>([&](auto op) { return emit(op); })
             .Case([&](memref::ExtractAlignedPointerAsIndexOp extract) {

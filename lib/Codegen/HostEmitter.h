@@ -55,12 +55,15 @@ protected:
 private:
   void convertCall(func::CallOp call);
   void emitCollective(CollectiveOp op);
+  void numberTickets(func::FuncOp function);
+  LogicalResult emitWait(WaitOp op);
 
   ModuleOp module;
   Block *entry = nullptr;
   LLVM::AllocaOp arguments;
   int64_t numArguments = 0;
   DenseMap<Value, Value> pointers;
+  DenseMap<int64_t, int32_t> tickets; ///< of the current function
 };
 
 /// Declares `name` unless it exists.

@@ -193,10 +193,21 @@ LogicalResult checkOptions(const CompileOptions &options) {
       error() << "--zero: needs --mesh\n";
       return failure();
     }
+    if (!stages.layout.empty() && stages.mesh.empty()) {
+      error() << "--layout: needs --mesh\n";
+      return failure();
+    }
     if (stages.vjp && !stages.mesh.empty()) {
       error() << "--mesh: not supported with --vjp\n";
       return failure();
     }
+    if (!stages.link.empty())
+      if (auto link =
+              LinkModel::parse(stages.link, LinkModel::getDefault("cpu"));
+          !link) {
+        error() << "--link: " << llvm::toString(link.takeError()) << "\n";
+        return failure();
+      }
     return within("--zero", stages.zero, 0, 2);
   };
   return failure(

@@ -25,25 +25,31 @@ namespace {
 
 class ThreadMeeting : public Meeting {
 public:
-  explicit ThreadMeeting(int64_t count) : count(count), brought(count) {}
+  explicit ThreadMeeting(int64_t count)
+      : count(count), brought(count), ops(size_t(count)) {}
 
   int64_t size() const override { return count; }
 
   FailureOr<std::vector<std::vector<Tensor>>>
-  exchange(int64_t device, std::vector<Tensor> mine) override {
+  exchange(int64_t device, Operation *op, std::vector<Tensor> mine) override {
     std::unique_lock lock(mutex);
-    brought[device] = std::move(mine);
+    brought[size_t(device)] = std::move(mine);
+    ops[size_t(device)] = op;
     if (++arrived == count) {
       result = std::exchange(brought,
                              std::vector<std::vector<Tensor>>(size_t(count)));
+      for (Operation *other : ops)
+        areSame &= doSame(other, ops[0]);
       arrived = 0;
       ++round;
       changed.notify_all();
+      if (!areSame)
+        return failure();
       return result;
     }
     int64_t mineRound = round;
     changed.wait(lock, [&] { return round != mineRound || left > 0; });
-    if (round == mineRound)
+    if (round == mineRound || !areSame)
       return failure();
     return result;
   }
@@ -56,8 +62,18 @@ public:
   }
 
 private:
+  /// Whether both are one step of the schedule.
+  static bool doSame(Operation *a, Operation *b) {
+    return a->getName() == b->getName() &&
+           a->getAttrDictionary() == b->getAttrDictionary() &&
+           a->getOperandTypes() == b->getOperandTypes() &&
+           a->getResultTypes() == b->getResultTypes();
+  }
+
   int64_t count, arrived = 0, round = 0, left = 0;
+  bool areSame = true;
   std::vector<std::vector<Tensor>> brought, result;
+  std::vector<Operation *> ops;
   std::mutex mutex;
   std::condition_variable changed;
 };
@@ -128,7 +144,9 @@ std::pair<std::string, DictionaryAttr> nameOf(StepOp step, unsigned result) {
           info};
 }
 
-LogicalResult compareStep(StepOp whole, StepOp sharded, int64_t devices) {
+/// `steps`: that of each device.
+LogicalResult compareStep(StepOp whole, ArrayRef<StepOp> steps) {
+  auto devices = int64_t(steps.size());
   auto vocabulary = whole->getAttrOfType<IntegerAttr>("blu.vocab_size");
   int64_t limit = vocabulary ? vocabulary.getInt() : 2;
   llvm::StringMap<Tensor> tensors;
@@ -151,6 +169,7 @@ LogicalResult compareStep(StepOp whole, StepOp sharded, int64_t devices) {
   std::vector<std::thread> threads;
   for (int64_t device = 0; device < devices; ++device)
     threads.emplace_back([&, device] {
+      StepOp sharded = steps[size_t(device)];
       SmallVector<Tensor> own;
       for (unsigned i = 0, e = sharded.getNumArguments(); i < e; ++i) {
         StringRef role = argumentRole(sharded, i);
@@ -172,6 +191,7 @@ LogicalResult compareStep(StepOp whole, StepOp sharded, int64_t devices) {
     thread.join();
 
   for (int64_t device = 0; device < devices; ++device) {
+    StepOp sharded = steps[size_t(device)];
     if (failed(found[size_t(device)]))
       return sharded.emitOpError("does not run on device ")
              << device << ": devices do not meet in the same collectives";
@@ -199,17 +219,28 @@ LogicalResult compareStep(StepOp whole, StepOp sharded, int64_t devices) {
 } // namespace
 
 LogicalResult blutrain::verifyPlan(ModuleOp whole, ModuleOp sharded) {
-  int64_t devices = blu::Mesh::get(sharded).getNumDevices();
-  if (devices == 1)
+  SmallVector<ModuleOp> all(size_t(blu::Mesh::get(sharded).getNumDevices()),
+                            sharded);
+  return verifyPlan(whole, all);
+}
+
+LogicalResult blutrain::verifyPlan(ModuleOp whole, ArrayRef<ModuleOp> sharded) {
+  if (sharded.size() == 1)
     return success();
-  for (StepOp step : sharded.getOps<StepOp>()) {
+  for (StepOp step : ModuleOp(sharded.front()).getOps<StepOp>()) {
     if (step.getProgram() != blu::Program::Train &&
         step.getProgram() != blu::Program::Eval)
       continue;
     auto before = whole.lookupSymbol<StepOp>(step.getSymName());
     if (!before)
       return step.emitOpError("has no program to compare with");
-    if (failed(compareStep(before, step, devices)))
+    SmallVector<StepOp> steps;
+    for (ModuleOp module : sharded) {
+      steps.push_back(module.lookupSymbol<StepOp>(step.getSymName()));
+      if (!steps.back())
+        return step.emitOpError("is lacking on a device");
+    }
+    if (failed(compareStep(before, steps)))
       return failure();
   }
   return success();

@@ -23,7 +23,7 @@ static FailureOr<std::vector<std::vector<Tensor>>> meet(OpTy op,
   std::vector<Tensor> mine;
   for (Value input : op.getInputs())
     mine.push_back(e[input]);
-  return meeting->exchange(e.getOptions().device, std::move(mine));
+  return meeting->exchange(e.getOptions().device, op, std::move(mine));
 }
 
 static Tensor sumOver(const std::vector<std::vector<Tensor>> &all, size_t i) {

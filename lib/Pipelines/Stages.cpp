@@ -145,6 +145,7 @@ static void buildShardStage(OpPassManager &pm, const StageOptions &options) {
     return; // One device: the step is its own shard.
   SeedShardingPassOptions seed;
   seed.mesh = options.mesh;
+  seed.layout = options.layout;
   pm.addPass(createSeedShardingPass(seed));
   // What the inputs cannot be cut into is said of them, not of what follows.
   pm.addPass(createVerifyShardingPass());
@@ -160,6 +161,8 @@ static void buildShardStage(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createReduceGradientsPass(reduce));
   pm.addPass(createLowerAllReducePass());
   pm.addPass(createCanonicalizerPass());
+  // Not what the passes meant to do, but what the program says.
+  pm.addPass(createVerifySchedulePass());
 }
 
 /// Tensors to places in the arena.
@@ -174,6 +177,11 @@ static void buildPlanStage(OpPassManager &pm, const StageOptions &options,
     plan.workspaceBytes = 32 << 20;
     plan.rowPadding.alignment = 16;
   }
+  plan.link = LinkModel::getDefault(options.target);
+  if (!options.link.empty())
+    plan.link = cantFail(LinkModel::parse(options.link, plan.link));
+  if (!options.mesh.empty())
+    pm.addPass(createOverlapCollectivesPass());
   pm.addPass(createPlanPass(plan, report));
   pm.addPass(createVerifyPlanPass());
 }

@@ -140,6 +140,7 @@ LogicalResult Partitioner::run() {
     if (Attribute attr = step.getArgAttr(i, "blu.sharding")) {
       argument.setType(localType(argument, attr));
       step.removeArgAttr(i, StringAttr::get(step.getContext(), "blu.sharding"));
+      step.setArgAttr(i, "blu.part", attr);
       isCut = true;
     }
   }

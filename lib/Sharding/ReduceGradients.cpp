@@ -29,7 +29,8 @@ struct Gradient {
   BlockArgument param;
   Value whole; ///< what the optimizer uses
   bool isStacked;
-  Value piece; ///< a device's
+  bool isUnsharded;        ///< every device has all of it
+  Value piece, paramPiece; ///< a device's, of it and of the parameter
 };
 
 /// Gradients that leave together: at the end of `block`, or behind the last of
@@ -59,10 +60,11 @@ private:
   LogicalResult collect();
   Source trace(Gradient &gradient, AllReduceOp reduce);
   void reduceBucket(BucketKey key, MutableArrayRef<Source> sources);
+  void cutWholes(OpBuilder &b, Location loc, ArrayRef<Gradient *> candidates);
   void replaceNorms();
   LogicalResult shardOptimizer();
-  LogicalResult shardUpdate(Gradient &gradient, Value paramPiece,
-                            SmallVectorImpl<Value> &updated);
+  FailureOr<Operation *> shardUpdate(Gradient &gradient,
+                                     SmallVectorImpl<Value> &updated);
   void shardState(BlockArgument argument);
 
   RankedTensorType pieceType(Value value, bool isBatched) const {
@@ -85,8 +87,11 @@ LogicalResult Reducer::collect() {
   if (failed(found))
     return failure();
   for (const StepGradient &gradient : *found)
-    gradients.push_back({gradient.result, gradient.param, gradient.value,
-                         gradient.isStacked, Value()});
+    gradients.push_back(
+        {gradient.result, gradient.param, gradient.value, gradient.isStacked,
+         zero == 0 ||
+             step.getArgAttr(gradient.param.getArgNumber(), "blu.unsharded"),
+         Value(), Value()});
   return success();
 }
 
@@ -136,43 +141,68 @@ void Reducer::reduceBucket(BucketKey key, MutableArrayRef<Source> sources) {
     b.setInsertionPointToStart(key.first);
   Location loc = locs.front();
   auto scatter = ReduceScatterOp::create(b, loc, types, parts, "dp", size);
-  if (zero == 0) {
-    SmallVector<Type> wholes = llvm::to_vector(ValueRange(parts).getTypes());
-    auto gather =
-        AllGatherOp::create(b, loc, wholes, scatter.getResults(), "dp", size);
-    for (auto [source, whole] : llvm::zip_equal(sources, gather.getResults())) {
-      if (source.path.empty())
-        source.gradient->whole = whole;
-      else
-        source.path.front()
-            .getOwner()
-            ->getRegion(0)
-            .front()
-            .getTerminator()
-            ->setOperand(source.path.front().getResultNumber(), whole);
-      source.reduce.getResult(0).replaceAllUsesWith(
-          source.path.empty() ? whole : source.path.back());
-      if (!source.path.empty())
-        source.gradient->whole = source.path.back();
+  SmallVector<Source *> gathered;
+  SmallVector<Value> pieces;
+  SmallVector<Type> wholes;
+  for (auto [source, piece] : llvm::zip_equal(sources, scatter.getResults())) {
+    if (source.gradient->isUnsharded) {
+      gathered.push_back(&source);
+      pieces.push_back(piece);
+      wholes.push_back(source.part.getType());
+      continue;
     }
-  } else {
-    for (auto [source, piece] :
-         llvm::zip_equal(sources, scatter.getResults())) {
-      Value now = piece;
-      for (OpResult result : source.path) {
-        Operation *owner = result.getOwner();
-        owner->getRegion(0).front().getTerminator()->setOperand(
-            result.getResultNumber(), now);
-        auto type = cast<RankedTensorType>(now.getType());
-        result.setType(
-            isa<StackOp>(owner)
-                ? StackOp::stackedType(type, cast<StackOp>(owner).getCount())
-                : type);
-        now = result;
-      }
-      source.gradient->piece = now;
+    Value now = piece;
+    for (OpResult result : source.path) {
+      Operation *owner = result.getOwner();
+      owner->getRegion(0).front().getTerminator()->setOperand(
+          result.getResultNumber(), now);
+      auto type = cast<RankedTensorType>(now.getType());
+      result.setType(
+          isa<StackOp>(owner)
+              ? StackOp::stackedType(type, cast<StackOp>(owner).getCount())
+              : type);
+      now = result;
     }
+    source.gradient->piece = now;
   }
+  if (gathered.empty())
+    return;
+  auto gather = AllGatherOp::create(b, loc, wholes, pieces, "dp", size);
+  for (auto [source, whole] : llvm::zip_equal(gathered, gather.getResults())) {
+    if (source->path.empty())
+      source->gradient->whole = whole;
+    else
+      source->path.front()
+          .getOwner()
+          ->getRegion(0)
+          .front()
+          .getTerminator()
+          ->setOperand(source->path.front().getResultNumber(), whole);
+    source->reduce.getResult(0).replaceAllUsesWith(
+        source->path.empty() ? whole : source->path.back());
+    if (!source->path.empty())
+      source->gradient->whole = source->path.back();
+  }
+}
+
+/// Gives the gradients that have none their pieces of what is whole.
+void Reducer::cutWholes(OpBuilder &b, Location loc,
+                        ArrayRef<Gradient *> candidates) {
+  SmallVector<Gradient *> without;
+  SmallVector<Value> wholes;
+  SmallVector<Type> types;
+  for (Gradient *gradient : candidates) {
+    if (gradient->piece)
+      continue;
+    without.push_back(gradient);
+    wholes.push_back(gradient->whole);
+    types.push_back(pieceType(gradient->whole, gradient->isStacked));
+  }
+  if (wholes.empty())
+    return;
+  auto local = LocalShardOp::create(b, loc, types, wholes, "dp", size);
+  for (auto [gradient, piece] : llvm::zip_equal(without, local.getResults()))
+    gradient->piece = piece;
 }
 
 /// The root of the sum of squares, of pieces on each device and then of devices
@@ -189,31 +219,32 @@ void Reducer::replaceNorms() {
       continue;
     OpBuilder b(norm);
     GradBuilder gb(b, norm.getLoc());
-    SmallVector<Gradient *> without;
-    SmallVector<Value> wholes;
-    SmallVector<Type> types;
+    // Squares in the order in which the values are there, so that those of the
+    // first can be computed while the last are reduced; the sum in the norm's.
+    llvm::MapVector<Operation *, SmallVector<Gradient *>> byPlace;
     for (Value input : norm.getInputs()) {
       Gradient *gradient = byValue[input];
-      if (gradient->piece)
-        continue;
-      without.push_back(gradient);
-      wholes.push_back(input);
-      types.push_back(pieceType(input, gradient->isStacked));
+      Value value = gradient->piece ? gradient->piece : gradient->whole;
+      byPlace[value.getDefiningOp()].push_back(gradient);
     }
-    if (!wholes.empty()) {
-      auto local =
-          LocalShardOp::create(b, norm.getLoc(), types, wholes, "dp", size);
-      for (auto [gradient, piece] :
-           llvm::zip_equal(without, local.getResults()))
-        gradient->piece = piece;
+    auto places = byPlace.takeVector();
+    llvm::sort(places, [](const auto &one, const auto &other) {
+      return one.first->isBeforeInBlock(other.first);
+    });
+    DenseMap<Gradient *, Value> squares;
+    for (auto &[place, together] : places) {
+      cutWholes(b, norm.getLoc(), together);
+      for (Gradient *gradient : together) {
+        Value piece = gradient->piece;
+        SmallVector<int64_t> dims = llvm::to_vector(
+            llvm::seq<int64_t>(0, GradBuilder::type(piece).getRank()));
+        squares[gradient] =
+            gb.reduceSum(gb.mul(piece, piece), dims, /*keepDims=*/false);
+      }
     }
     Value sum;
     for (Value input : norm.getInputs()) {
-      Value piece = byValue[input]->piece;
-      SmallVector<int64_t> dims = llvm::to_vector(
-          llvm::seq<int64_t>(0, GradBuilder::type(piece).getRank()));
-      Value square =
-          gb.reduceSum(gb.mul(piece, piece), dims, /*keepDims=*/false);
+      Value square = squares[byValue[input]];
       sum = sum ? gb.add(sum, square) : square;
     }
     auto all = AllGatherOp::create(
@@ -242,9 +273,10 @@ void Reducer::shardState(BlockArgument argument) {
   argument.setType(getPieceType(type, size, isStacked));
 }
 
-/// The update of a parameter as that of a device's piece.
-LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
-                                   SmallVectorImpl<Value> &updated) {
+/// The update of a parameter as that of a device's piece, at the end of the
+/// step. Returns the update of the whole.
+FailureOr<Operation *> Reducer::shardUpdate(Gradient &gradient,
+                                            SmallVectorImpl<Value> &updated) {
   MulOp scaled;
   Operation *update = nullptr;
   for (Operation *user : gradient.whole.getUsers()) {
@@ -259,13 +291,13 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
            << argumentName(step, gradient.param.getArgNumber())
            << "' in a way that cannot be cut into pieces, expected one "
               "optimizer op on its scaled gradient";
-  OpBuilder b(update);
+  OpBuilder b(step.getTerminator());
   Value scale =
       scaled.getLhs() == gradient.whole ? scaled.getRhs() : scaled.getLhs();
   GradBuilder gb(b, update->getLoc());
   IRMapping mapping;
   mapping.map(scaled.getResult(), gb.mul(gradient.piece, scale));
-  mapping.map(gradient.param, paramPiece);
+  mapping.map(gradient.param, gradient.paramPiece);
   SmallVector<Value> state;
   for (Value operand : update->getOperands())
     if (auto argument = dyn_cast<BlockArgument>(operand);
@@ -275,18 +307,22 @@ LogicalResult Reducer::shardUpdate(Gradient &gradient, Value paramPiece,
       shardState(argument);
   Operation *piecewise = b.clone(*update, mapping);
   for (Value result : piecewise->getResults())
-    result.setType(paramPiece.getType());
+    result.setType(gradient.paramPiece.getType());
   updated.push_back(piecewise->getResult(0));
   for (unsigned i = 1, e = update->getNumResults(); i < e; ++i)
     update->getResult(i).replaceAllUsesWith(piecewise->getResult(i));
-  return success();
+  return update;
 }
 
 LogicalResult Reducer::shardOptimizer() {
   OpBuilder b(step.getTerminator());
+  SmallVector<Gradient *> cut;
   SmallVector<Value> params;
   SmallVector<Type> types;
   for (Gradient &gradient : gradients) {
+    if (gradient.isUnsharded)
+      continue;
+    cut.push_back(&gradient);
     params.push_back(gradient.param);
     types.push_back(pieceType(gradient.param, gradient.isStacked));
   }
@@ -300,32 +336,31 @@ LogicalResult Reducer::shardOptimizer() {
     b.setInsertionPoint(first);
   auto pieces =
       LocalShardOp::create(b, step.getLoc(), types, params, "dp", size);
-  DenseMap<Gradient *, std::pair<Value, Value>> updates; // old, piece of new
+  for (auto [gradient, piece] : llvm::zip_equal(cut, pieces.getResults()))
+    gradient->paramPiece = piece;
+  // Each bucket's updates and then its gather, which can be under way during
+  // the updates of the next.
   SmallVector<Operation *> dead;
-  for (auto [gradient, piece] :
-       llvm::zip_equal(gradients, pieces.getResults())) {
-    Operation *update = nullptr;
-    for (Operation *user : gradient.whole.getUsers())
-      if (isa<MulOp>(user) && user->hasOneUse())
-        update = *user->getUsers().begin();
-    SmallVector<Value> updated;
-    if (failed(shardUpdate(gradient, piece, updated)))
-      return failure();
-    updates[&gradient] = {update->getResult(0), updated.front()};
-    dead.push_back(update);
-  }
-  b.setInsertionPoint(step.getTerminator());
   for (auto &[key, bucket] : order) {
-    SmallVector<Value> news;
+    SmallVector<Value> olds, news;
     SmallVector<Type> wholes;
     for (Gradient *gradient : bucket) {
-      news.push_back(updates[gradient].second);
+      if (gradient->isUnsharded)
+        continue;
+      FailureOr<Operation *> update = shardUpdate(*gradient, news);
+      if (failed(update))
+        return failure();
+      olds.push_back((*update)->getResult(0));
       wholes.push_back(gradient->param.getType());
+      dead.push_back(*update);
     }
+    if (news.empty())
+      continue;
+    b.setInsertionPoint(step.getTerminator());
     auto gather =
         AllGatherOp::create(b, step.getLoc(), wholes, news, "dp", size);
-    for (auto [gradient, whole] : llvm::zip_equal(bucket, gather.getResults()))
-      updates[gradient].first.replaceAllUsesWith(whole);
+    for (auto [old, whole] : llvm::zip_equal(olds, gather.getResults()))
+      old.replaceAllUsesWith(whole);
   }
   // Whole gradients exist no more.
   llvm::BitVector dropped(step.getResultTypes().size());
@@ -379,7 +414,10 @@ FailureOr<unsigned> Reducer::run() {
   for (auto &[key, sources] : buckets)
     reduceBucket(key, sources);
   replaceNorms();
-  if (zero >= 1 && !gradients.empty() && failed(shardOptimizer()))
+  bool isSharded = llvm::any_of(gradients, [](const Gradient &gradient) {
+    return !gradient.isUnsharded;
+  });
+  if (isSharded && failed(shardOptimizer()))
     return failure();
   for (auto &[key, sources] : buckets)
     for (Source &source : sources)

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Layout.h"
+
 #include "blutrain/Autodiff/StepUtils.h"
 #include "blutrain/Sharding/Passes.h"
 
@@ -54,26 +56,62 @@ struct SeedSharding : blutrain::impl::SeedShardingPassBase<SeedSharding> {
         return signalPassFailure();
       }
     parsed->set(module);
+    Layout its;
+    if (!layout.empty()) {
+      FailureOr<Layout> read = Layout::read(&getContext(), layout);
+      if (failed(read))
+        return signalPassFailure();
+      its = std::move(*read);
+    }
     if (parsed->getSize("dp") == 1)
       return;
     for (StepOp step : module.getOps<StepOp>())
       if (step.getProgram() == Program::Train ||
           step.getProgram() == Program::Eval)
-        seed(step);
+        if (failed(seed(step, its, *parsed)))
+          return signalPassFailure();
+    if (failed(its.checkUsed()))
+      signalPassFailure();
   }
 
-  static void seed(StepOp step) {
+  /// Of a parameter, without the dim of a stack.
+  static RankedTensorType parameterType(StepOp step, unsigned i) {
+    auto type = cast<RankedTensorType>(step.getArgument(i).getType());
+    auto info = step.getArgAttrOfType<DictionaryAttr>(i, "blu.tensor");
+    auto count = info.getAs<IntegerAttr>("stack_count");
+    return count && count.getInt() > 0
+               ? type.clone(type.getShape().drop_front())
+               : type;
+  }
+
+  static LogicalResult seed(StepOp step, Layout &layout, const Mesh &mesh) {
     auto entry = step->getAttrOfType<DictionaryAttr>("blurt.entry");
     auto count =
         entry ? entry.getAs<IntegerAttr>("microbatches") : IntegerAttr();
     unsigned batchDim = count && count.getInt() > 1 ? 1 : 0;
     StringAttr axis = StringAttr::get(step.getContext(), "dp");
     for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i) {
-      if (argumentRole(step, i) != "input")
+      auto type = cast<RankedTensorType>(step.getArgument(i).getType());
+      StringRef role = argumentRole(step, i), name = argumentName(step, i);
+      if (role == "param") {
+        FailureOr<bool> isUnsharded =
+            layout.isUnsharded(name, parameterType(step, i), mesh);
+        if (failed(isUnsharded))
+          return failure();
+        if (*isUnsharded)
+          step.setArgAttr(i, "blu.unsharded", UnitAttr::get(step.getContext()));
+      }
+      if (role != "input")
         continue;
-      Sharding sharding = Sharding::whole(step.getArgument(i).getType());
+      Sharding sharding = Sharding::whole(type);
       if (batchDim < sharding.dims.size())
         sharding.dims[batchDim].push_back(axis);
+      auto said = layout.getInput(
+          name, type.clone(type.getShape().drop_front(batchDim)), mesh);
+      if (failed(said))
+        return failure();
+      if (*said)
+        llvm::copy((*said)->dims, sharding.dims.begin() + batchDim);
       step.setArgAttr(i, "blu.sharding", sharding.getAttr(step.getContext()));
     }
     SmallVector<CrossEntropyOp> means;
@@ -83,6 +121,7 @@ struct SeedSharding : blutrain::impl::SeedShardingPassBase<SeedSharding> {
     });
     for (CrossEntropyOp op : means)
       expandMean(op);
+    return success();
   }
 };
 } // namespace

@@ -9,7 +9,7 @@
 #include "Blu/Sharding.h"
 
 #include "llvm/ADT/SmallBitVector.h"
-#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace mlir::blu;
@@ -274,53 +274,88 @@ ShardingRule positions(PositionsOp op) {
 ShardingRule whole(Operation *op) { return ShardingRule(op); }
 } // namespace
 
+namespace {
+using RuleOf = ShardingRule (*)(Operation *);
+
+/// The rule of each op that has one, and why the others have none.
+struct Rules {
+  llvm::StringMap<RuleOf> rules;
+  llvm::StringMap<StringRef> refusals;
+
+  template <typename... Ops, typename Rule> void add(Rule) {
+    // A lambda without captures is nothing but its type.
+    (rules.insert({Ops::getOperationName(),
+                   [](Operation *op) { return Rule()(cast<Ops>(op)); }}),
+     ...);
+  }
+  template <typename... Ops> void refuse(StringRef why) {
+    (refusals.insert({Ops::getOperationName(), why}), ...);
+  }
+
+  Rules();
+};
+
+Rules::Rules() {
+  add<AddOp, SubOp>([](auto o) { return elementwise(o, Linear::Joint); });
+  add<MulOp>([](auto o) { return elementwise(o, Linear::Each, {0, 1}); });
+  add<DivOp, NegOp, StopGradientOp, BroadcastOp>(
+      [](auto o) { return elementwise(o, Linear::Each, {0}); });
+  add<CastOp>([](CastOp o) {
+    Type from = getElementTypeOrSelf(o.getInput().getType());
+    Type to = getElementTypeOrSelf(o.getType());
+    bool widens = isa<FloatType>(from) && isa<FloatType>(to) &&
+                  from.getIntOrFloatBitWidth() <= to.getIntOrFloatBitWidth();
+    return widens ? elementwise(o, Linear::Each, {0}) : elementwise(o);
+  });
+  add<DropoutOp, MaximumOp, MinimumOp, CompareOp, SelectOp, AbsOp, ExpOp, LogOp,
+      SqrtOp, RsqrtOp, TanhOp, SigmoidOp, SiluOp, ReluOp, GeluOp, GeluGradOp,
+      AdamWOp, SgdOp>([](auto o) { return elementwise(o); });
+  add<ReduceSumOp, ReduceMeanOp>(
+      [](auto o) { return reduction(o, o.getDims(), o.getKeepDims(), true); });
+  add<ReduceMaxOp>(
+      [](auto o) { return reduction(o, o.getDims(), o.getKeepDims(), false); });
+  add<ReshapeOp>([](auto o) { return reshape(o); });
+  add<TransposeOp>([](auto o) { return transpose(o); });
+  add<ConcatOp>([](auto o) { return concat(o); });
+  add<SliceOp, SplitOp>([](auto o) { return part(o, o.getDim()); });
+  add<SoftmaxOp, LogSoftmaxOp>([](auto o) { return allBut(o, o.getDim()); });
+  add<MatmulOp>([](auto o) { return matmul(o); });
+  add<LinearOp>([](auto o) { return linear(o); });
+  add<AttentionOp, AttentionGradOp>([](auto o) { return batches(o); });
+  add<EmbeddingOp>([](auto o) { return embedding(o); });
+  add<EmbeddingGradOp>([](auto o) { return embeddingGrad(o); });
+  add<LayerNormOp>([](auto o) { return norm(o); });
+  add<LayerNormGradOp>([](auto o) { return normGrad(o); });
+  add<CrossEntropyOp>([](auto o) { return crossEntropy(o); });
+  add<CrossEntropyGradOp>([](auto o) { return crossEntropyGrad(o); });
+  add<PositionsOp>([](auto o) { return positions(o); });
+  add<ConstantOp, RandomKeyOp, GlobalNormOp, ClipScaleOp, CachedAttentionOp,
+      AllReduceOp, ReduceScatterOp, AllGatherOp, LocalShardOp, ShiftKeyOp>(
+      [](auto o) { return whole(o); });
+  refuse<ModelOp, StepOp, ReturnOp, YieldOp>(
+      "it gives a program its structure");
+  refuse<StackOp, AccumulateOp, CheckpointOp>(
+      "propagation goes through its body");
+  refuse<ParamOp>("blu-materialize-state has made it an argument");
+}
+
+const Rules &getRules() {
+  static const Rules rules;
+  return rules;
+}
+} // namespace
+
 std::optional<ShardingRule> blutrain::getShardingRule(Operation *op) {
-  using Rule = std::optional<ShardingRule>;
-  return llvm::TypeSwitch<Operation *, Rule>(op)
-      .Case<AddOp, SubOp>([](auto o) { return elementwise(o, Linear::Joint); })
-      .Case([](MulOp o) { return elementwise(o, Linear::Each, {0, 1}); })
-      .Case([](DivOp o) { return elementwise(o, Linear::Each, {0}); })
-      .Case<NegOp, StopGradientOp, BroadcastOp>(
-          [](auto o) { return elementwise(o, Linear::Each, {0}); })
-      .Case([](CastOp o) {
-        Type from = getElementTypeOrSelf(o.getInput().getType());
-        Type to = getElementTypeOrSelf(o.getType());
-        bool widens =
-            isa<FloatType>(from) && isa<FloatType>(to) &&
-            from.getIntOrFloatBitWidth() <= to.getIntOrFloatBitWidth();
-        return widens ? elementwise(o, Linear::Each, {0}) : elementwise(o);
-      })
-      .Case([](DropoutOp o) { return elementwise(o); })
-      .Case<MaximumOp, MinimumOp, CompareOp, SelectOp, AbsOp, ExpOp, LogOp,
-            SqrtOp, RsqrtOp, TanhOp, SigmoidOp, SiluOp, ReluOp, GeluOp,
-            GeluGradOp, AdamWOp, SgdOp>([](auto o) { return elementwise(o); })
-      .Case([](ReduceSumOp o) {
-        return reduction(o, o.getDims(), o.getKeepDims(), true);
-      })
-      .Case([](ReduceMeanOp o) {
-        return reduction(o, o.getDims(), o.getKeepDims(), true);
-      })
-      .Case([](ReduceMaxOp o) {
-        return reduction(o, o.getDims(), o.getKeepDims(), false);
-      })
-      .Case([](ReshapeOp o) { return reshape(o); })
-      .Case([](TransposeOp o) { return transpose(o); })
-      .Case([](ConcatOp o) { return concat(o); })
-      .Case<SliceOp, SplitOp>([](auto o) { return part(o, o.getDim()); })
-      .Case<SoftmaxOp, LogSoftmaxOp>(
-          [](auto o) { return allBut(o, o.getDim()); })
-      .Case([](MatmulOp o) { return matmul(o); })
-      .Case([](LinearOp o) { return linear(o); })
-      .Case<AttentionOp, AttentionGradOp>([](auto o) { return batches(o); })
-      .Case([](EmbeddingOp o) { return embedding(o); })
-      .Case([](EmbeddingGradOp o) { return embeddingGrad(o); })
-      .Case([](LayerNormOp o) { return norm(o); })
-      .Case([](LayerNormGradOp o) { return normGrad(o); })
-      .Case([](CrossEntropyOp o) { return crossEntropy(o); })
-      .Case([](CrossEntropyGradOp o) { return crossEntropyGrad(o); })
-      .Case([](PositionsOp o) { return positions(o); })
-      .Case<ConstantOp, RandomKeyOp, GlobalNormOp, ClipScaleOp,
-            CachedAttentionOp, AllReduceOp, ReduceScatterOp, AllGatherOp,
-            LocalShardOp, ShiftKeyOp>([](auto o) { return whole(o); })
-      .Default([](Operation *) { return Rule(); });
+  auto it = getRules().rules.find(op->getName().getStringRef());
+  if (it == getRules().rules.end())
+    return std::nullopt;
+  return it->second(op);
+}
+
+bool blutrain::hasShardingRule(OperationName name) {
+  return getRules().rules.contains(name.getStringRef());
+}
+
+StringRef blutrain::whyNoShardingRule(OperationName name) {
+  return getRules().refusals.lookup(name.getStringRef());
 }

@@ -42,6 +42,10 @@ struct ShardingRule {
 /// known.
 std::optional<ShardingRule> getShardingRule(mlir::Operation *op);
 
+/// Every op of `blu` has a rule, or a reason why it has none.
+bool hasShardingRule(mlir::OperationName name);
+llvm::StringRef whyNoShardingRule(mlir::OperationName name);
+
 } // namespace blutrain
 
 #endif // BLUTRAIN_LIB_SHARDING_SHARDINGRULE_H

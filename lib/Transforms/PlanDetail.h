@@ -7,6 +7,7 @@
 #ifndef BLUTRAIN_LIB_TRANSFORMS_PLANDETAIL_H
 #define BLUTRAIN_LIB_TRANSFORMS_PLANDETAIL_H
 
+#include "Blurt/Collective.h"
 #include "blutrain/Analysis/Placement.h"
 #include "blutrain/Transforms/Plan.h"
 #include "mlir/IR/Builders.h"
@@ -54,6 +55,21 @@ private:
 /// Replaces the function by its plan form; returns the number of copies. Sets
 /// `planned.func` to the new function.
 int64_t rewriteToPlan(PlannedFunction &planned, const PlanOptions &options);
+
+/// A wait for an asynchronous collective, and what it is in front of.
+struct PlacedWait {
+  mlir::blurt::CollectiveOp collective;
+  mlir::Operation *before;
+};
+/// Numbers the asynchronous collectives of a function in plan form and waits
+/// for them where that is needed first.
+llvm::SmallVector<PlacedWait> placeWaits(mlir::func::FuncOp func);
+
+/// The kernel, library call or other operation and its place in the source.
+std::string describeOperation(mlir::Operation *op);
+
+/// The part of blurt-verify-plan that is about asynchronous collectives.
+mlir::LogicalResult verifyWaits(mlir::func::FuncOp func);
 
 /// A readable name of a location.
 std::string getLocationString(mlir::Location loc);

@@ -29,7 +29,7 @@ namespace {
 struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
   using PlanPassBase::PlanPassBase;
   PlanPass(const PlanOptions &options, PlanReport *report)
-      : packing(options.packing), result(report) {
+      : packing(options.packing), link(options.link), result(report) {
     memoryLimit = options.memoryLimit;
     debugMemory = options.debugMemory;
     debugNonfinite = options.debugNonfinite;
@@ -45,6 +45,7 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
     options.workspaceBytes = workspaceBytes;
     options.rowPadding.alignment = rowAlignment;
     options.packing = packing;
+    options.link = link;
     FailureOr<PlanReport> report = planModule(getOperation(), options);
     if (failed(report))
       return signalPassFailure();
@@ -65,6 +66,7 @@ struct PlanPass : public blutrain::impl::PlanPassBase<PlanPass> {
   }
 
   PackingOptions packing;
+  LinkModel link = LinkModel::getDefault("cpu");
   PlanReport *result = nullptr;
 };
 

@@ -8,6 +8,7 @@
 
 #include "Blurt/Collective.h"
 #include "blurt/blurt.h"
+#include "blutrain/Analysis/CollectiveWindow.h"
 #include "blutrain/Analysis/SplitProducts.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -19,6 +20,8 @@ using namespace blutrain;
 using namespace mlir;
 
 static constexpr int64_t kAlignment = BLURT_ALIGNMENT;
+/// Of a collective in the report, while planning.
+static constexpr StringLiteral kNumberAttr = "blurt.number";
 
 static int64_t alignUp(int64_t bytes) {
   return static_cast<int64_t>(
@@ -54,7 +57,10 @@ private:
                                 int64_t offset);
   DictionaryAttr describeEntry(const PlannedFunction &planned);
   void addStateOwners();
+  void addCollective(blurt::CollectiveOp op, const Timeline &timeline);
   void countKernels(func::FuncOp func, const Timeline &timeline);
+  /// Places the waits of a function and adds them to the report.
+  void addWaits(func::FuncOp func);
   void setPlanHash();
 
   ModuleOp module;
@@ -245,6 +251,30 @@ LogicalResult ProgramPlanner::plan(func::FuncOp func) {
   return success();
 }
 
+void ProgramPlanner::addCollective(blurt::CollectiveOp op,
+                                   const Timeline &timeline) {
+  PlanCollective collective;
+  collective.kind = op.getKind().str();
+  collective.location = getLocationString(op->getLoc());
+  collective.entry = op->getParentOfType<func::FuncOp>().getName().str();
+  collective.axis = op.getAxis().str();
+  collective.size = static_cast<int64_t>(op.getSize());
+  collective.values = static_cast<int64_t>(op.getInputs().size());
+  collective.position = timeline.at(op);
+  for (Operation *parent = op->getParentOp();
+       auto loop = dyn_cast<blurt::LoopOp>(parent);
+       parent = parent->getParentOp())
+    collective.count *= static_cast<int64_t>(loop.getCount());
+  if (collective.kind != "local_shard")
+    collective.bytes = op.getPieceBytes() * (collective.size - 1);
+  collective.isAsync = op.getAsync();
+  collective.isAhead = op->hasAttr(kAheadAttr);
+  // What a loop starts ahead of its iterations is two operations of the plan.
+  op->setAttr(kNumberAttr, builder.getI64IntegerAttr(static_cast<int64_t>(
+                               report.collectives.size())));
+  report.collectives.push_back(std::move(collective));
+}
+
 void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
   llvm::MapVector<StringRef, int64_t> counts;
   auto add = [&](Operation *op, StringRef name, int64_t iterations) {
@@ -267,7 +297,7 @@ void ProgramPlanner::countKernels(func::FuncOp func, const Timeline &timeline) {
     if (auto group = dyn_cast<blurt::GroupOp>(op))
       name = group.getKernel();
     else if (auto collective = dyn_cast<blurt::CollectiveOp>(op))
-      name = collective.getKind();
+      name = collective.getKind(), addCollective(collective, timeline);
     else if (isa<blurt::GemmOp, blurt::AttentionOp, blurt::AttentionGradOp,
                  blurt::ScatterAddOp, blurt::CacheUpdateOp>(op))
       name = op->getName().stripDialect();
@@ -378,6 +408,17 @@ LogicalResult ProgramPlanner::checkLimit() {
   return diag;
 }
 
+void ProgramPlanner::addWaits(func::FuncOp func) {
+  SmallVector<PlacedWait> waits = placeWaits(func);
+  func.walk([&](blurt::CollectiveOp op) {
+    auto number = cast<IntegerAttr>(op->removeAttr(kNumberAttr));
+    PlanCollective &collective = report.collectives[number.getInt()];
+    for (const PlacedWait &wait : waits)
+      if (wait.collective == op)
+        collective.waits.push_back(describeOperation(wait.before));
+  });
+}
+
 /// What a checkpoint is checked against: a digest of the module in plan form,
 /// without locations.
 void ProgramPlanner::setPlanHash() {
@@ -408,6 +449,7 @@ FailureOr<PlanReport> ProgramPlanner::run() {
   if (!ok || failed(checkLimit()))
     return failure();
 
+  report.cost = computeCost(module, options.link, report);
   NamedAttrList program(module->getAttrOfType<DictionaryAttr>("blurt.program"));
   program.set("state_bytes", builder.getI64IntegerAttr(report.stateBytes));
   program.set("peak_bytes", builder.getI64IntegerAttr(report.peakBytes));
@@ -421,8 +463,10 @@ FailureOr<PlanReport> ProgramPlanner::run() {
   program.set("state", builder.getArrayAttr(state));
   program.set("entries", builder.getArrayAttr(entries));
   module->setAttr("blurt.program", program.getDictionary(module.getContext()));
-  for (PlannedFunction &planned : functions)
+  for (PlannedFunction &planned : functions) {
     report.copies += rewriteToPlan(planned, options);
+    addWaits(planned.func);
+  }
   setPlanHash();
   return std::move(report);
 }

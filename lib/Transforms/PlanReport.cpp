@@ -6,6 +6,8 @@
 
 #include "PlanDetail.h"
 
+#include "Blurt/Collective.h"
+
 #include "llvm/Support/JSON.h"
 
 using namespace blutrain;
@@ -27,6 +29,20 @@ std::string blutrain::getLocationString(Location loc) {
 static std::string getAttr(DictionaryAttr tensor, StringRef key) {
   auto value = tensor ? tensor.getAs<StringAttr>(key) : StringAttr();
   return value ? value.getValue().str() : std::string();
+}
+
+/// Whether it is on its way to a reduce-scatter, or what one gave.
+static bool isGradient(const Content &content) {
+  auto isScatter = [](Operation *op) {
+    auto collective = dyn_cast_or_null<blurt::CollectiveOp>(op);
+    return collective && collective.getKind() == "reduce_scatter";
+  };
+  if (isScatter(content.def) ||
+      (content.yielded && isScatter(content.yielded.getDefiningOp())))
+    return true;
+  return llvm::any_of(content.values, [&](Value value) {
+    return llvm::any_of(value.getUsers(), isScatter);
+  });
 }
 
 std::pair<std::string, std::string>
@@ -57,6 +73,8 @@ blutrain::describeContent(func::FuncOp func, const Content &content) {
                                             : " collection ") +
            (content.kind == Kind::Iteration ? std::string()
                                             : std::to_string(content.index));
+  if (isGradient(content))
+    return {name, "gradient"};
   // What lives within one iteration is scratch of its kernels; the rest is
   // what training keeps.
   bool withinIteration = content.kind == Kind::Iteration ||
@@ -86,6 +104,36 @@ void blutrain::addOwners(const PlannedFunction &planned, PlanReport &report) {
     owner.end = storage.end;
     report.owners.push_back(std::move(owner));
   }
+}
+
+static void writeCost(const CostSheet &cost, llvm::json::OStream &json) {
+  json.attribute("devices", cost.devices);
+  json.attribute("zero", cost.zero);
+  json.attributeObject("link", [&] {
+    json.attribute("latency_us", cost.link.latency * 1e6);
+    json.attribute("gb_per_s", cost.link.bandwidth * 1e-9);
+  });
+  json.attributeArray("entries", [&] {
+    for (const EntryCost &entry : cost.entries)
+      json.object([&] {
+        json.attribute("name", entry.entry);
+        json.attribute("calls", entry.calls);
+        json.attribute("bytes", entry.bytes);
+        json.attribute("seconds", entry.seconds);
+      });
+  });
+  json.attribute("formula_bytes", cost.sentFormula);
+  json.attributeArray("memory", [&] {
+    for (const MemoryCost &memory : cost.memory)
+      json.object([&] {
+        json.attribute("class", memory.name);
+        json.attribute("bytes", memory.bytes);
+        if (memory.formula >= 0)
+          json.attribute("formula_bytes", memory.formula);
+        else
+          json.attribute("formula_bytes", nullptr);
+      });
+  });
 }
 
 void blutrain::writePlanReportJson(const PlanReport &report,
@@ -147,7 +195,29 @@ void blutrain::writePlanReportJson(const PlanReport &report,
           json.attribute("count", step.count);
         });
     });
-    json.attributeArray("collectives", [] {});
+    json.attributeArray("collectives", [&] {
+      for (const PlanCollective &collective : report.collectives)
+        json.object([&] {
+          json.attribute("kind", collective.kind);
+          json.attribute("entry", collective.entry);
+          json.attribute("location", collective.location);
+          json.attribute("axis", collective.axis);
+          json.attribute("size", collective.size);
+          json.attribute("values", collective.values);
+          json.attribute("position", collective.position);
+          json.attribute("count", collective.count);
+          json.attribute("bytes", collective.bytes);
+          json.attribute("seconds", collective.seconds);
+          json.attribute("async", collective.isAsync);
+          json.attribute("ahead", collective.isAhead);
+          json.attributeArray("waits", [&] {
+            for (const std::string &wait : collective.waits)
+              json.value(wait);
+          });
+        });
+    });
+    if (report.cost.devices > 1)
+      json.attributeObject("cost", [&] { writeCost(report.cost, json); });
   });
   os << '\n';
 }

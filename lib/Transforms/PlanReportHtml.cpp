@@ -116,6 +116,33 @@ for (const entry of plan.entries) {
     cursor.setAttribute('x2', at);
   }));
 }
+if (plan.cost) {
+  const cost = plan.cost;
+  const time = seconds => (seconds * 1e6).toFixed(1) + ' \u00b5s';
+  make(page, 'h2', {}, 'Between ' + cost.devices + ' devices, ZeRO stage ' +
+       cost.zero);
+  make(page, 'p', {}, 'Expected times are ' + cost.link.latency_us +
+       ' \u00b5s a call and ' + cost.link.gb_per_s +
+       ' GB a second, not measured.');
+  table(page, ['entry', 'calls', 'sent', 'bytes', 'expected'],
+        cost.entries.map(e => [e.name, e.calls, size(e.bytes), e.bytes,
+                               time(e.seconds)]));
+  make(page, 'p', {}, 'Gradients and weights of a step by the formula: ' +
+       size(cost.formula_bytes) + ' (' + cost.formula_bytes + ' bytes)');
+  table(page, ['in training', 'most at one time', 'bytes', 'by the formula'],
+        cost.memory.map(m => [m.class, size(m.bytes), m.bytes,
+                              m.formula_bytes === null
+                                  ? '' : size(m.formula_bytes)]));
+  const details = make(page, 'details');
+  make(details, 'summary', {}, plan.collectives.length + ' collectives');
+  table(details, ['entry', 'position', 'what', 'axis', 'devices', 'values',
+                  'times', 'bytes each', 'expected each', 'waited for before',
+                  'source'],
+        plan.collectives.map(c => [c.entry, c.position, c.kind, c.axis, c.size,
+                                   c.values, c.count, c.bytes, time(c.seconds),
+                                   c.async ? c.waits.join(', ') : 'what follows',
+                                   c.location]));
+}
 make(page, 'h2', {}, 'Outside the arena');
 if (plan.reserves.length)
   table(page, ['what', 'size', 'note'],

@@ -7,6 +7,7 @@
 #include "PlanDetail.h"
 
 #include "Blurt/Collective.h"
+#include "blutrain/Analysis/CollectiveWindow.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -39,6 +40,8 @@ private:
   void visitLeaf(Operation *op);
   void visitGroup(blurt::GroupOp group);
   void visitLoop(LoopOp loop);
+  void startFirst(LoopOp loop);
+  void startNext(blurt::CollectiveOp collective);
   void visitConcat(blurt::ConcatOp concat);
   void emitReturn(Operation *terminator);
 
@@ -48,6 +51,8 @@ private:
     return getSlot(loc, placement.getView(value), getElementTypeOrSelf(value));
   }
   Value getIndex(int64_t value);
+  /// The iteration of the term's loop, or its turn in a ring.
+  Value getIteration(const ArenaView::Term &term);
   /// Copies `value` to `view` unless it lies there.
   void moveTo(Location loc, Value value, const ArenaView &view);
 
@@ -71,6 +76,9 @@ private:
   Value arena;
   /// The iteration of each loop that is being emitted.
   DenseMap<Operation *, Value> iterations;
+  DenseMap<Value, Value> turns; ///< of iterations, in rings
+  /// Of collectives that are started an iteration ahead.
+  DenseMap<Operation *, int64_t> tickets;
   using SlotKey =
       std::pair<int64_t, std::pair<const void *, std::vector<const void *>>>;
   /// Slots by place, one map per enclosing block.
@@ -105,7 +113,13 @@ Value PlanRewriter::getSlot(Location loc, const ArenaView &view,
   SmallVector<int64_t> steps;
   SlotKey key{offset, {type.getAsOpaquePointer(), {}}};
   for (const ArenaView::Term &term : view.getTerms()) {
-    indices.push_back(iterations.lookup(term.loop));
+    // What is started before a loop is of a certain iteration.
+    if (auto certain = getConstantIntValue(iterations.lookup(term.loop))) {
+      key.first = offset +=
+          term.step * (term.isRing ? *certain % term.count : *certain);
+      continue;
+    }
+    indices.push_back(getIteration(term));
     steps.push_back(term.step);
     key.second.second.push_back(indices.back().getAsOpaquePointer());
     key.second.second.push_back(reinterpret_cast<const void *>(term.step));
@@ -120,6 +134,21 @@ Value PlanRewriter::getSlot(Location loc, const ArenaView &view,
   slot->setAttr("buffer", builder.getI64IntegerAttr(view.getStorage()));
   slots.back()[key] = slot;
   return slot;
+}
+
+Value PlanRewriter::getIteration(const ArenaView::Term &term) {
+  Value iteration = iterations.lookup(term.loop);
+  if (!term.isRing)
+    return iteration;
+  Value &turn = turns[iteration];
+  if (!turn) {
+    Value slots = getIndex(term.count);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointAfterValue(iteration);
+    turn =
+        arith::RemUIOp::create(builder, iteration.getLoc(), iteration, slots);
+  }
+  return turn;
 }
 
 Value PlanRewriter::getIndex(int64_t value) {
@@ -163,6 +192,8 @@ void PlanRewriter::visit(Block &block) {
     }
     if (auto concat = dyn_cast<blurt::ConcatOp>(op))
       visitConcat(concat);
+    else if (op.hasAttr(kAheadAttr))
+      startNext(cast<blurt::CollectiveOp>(op));
     else if (auto group = dyn_cast<blurt::GroupOp>(op))
       visitGroup(group);
     else
@@ -258,8 +289,46 @@ void PlanRewriter::visitLeaf(Operation *op) {
     finish(typed);
   else
     finish(cast<blurt::CacheUpdateOp>(op));
+  if (auto found = tickets.find(op); found != tickets.end()) {
+    planForm->removeAttr(kAheadAttr);
+    cast<blurt::CollectiveOp>(planForm).setTicket(found->second);
+  }
   use(planForm, operands);
   define(planForm, outs);
+}
+
+/// What the loop's first iteration gathers.
+void PlanRewriter::startFirst(LoopOp loop) {
+  auto last = static_cast<int64_t>(loop.getCount()) - 1;
+  iterations[loop] = getIndex(loop.getReverse() ? last : 0);
+  for (Operation &op : *loop.getBodyBlock())
+    if (op.hasAttr(kAheadAttr)) {
+      tickets.try_emplace(&op, static_cast<int64_t>(tickets.size()));
+      visitLeaf(&op);
+    }
+  iterations.erase(loop);
+}
+
+/// What the next iteration gathers, unless this is the last one.
+void PlanRewriter::startNext(blurt::CollectiveOp collective) {
+  Location loc = collective.getLoc();
+  auto loop = cast<LoopOp>(collective->getParentOp());
+  Value iteration = iterations.lookup(loop), one = getIndex(1);
+  auto forOp = cast<scf::ForOp>(builder.getBlock()->getParentOp());
+  Value last = getIndex(static_cast<int64_t>(loop.getCount()) - 1);
+  Value hasNext = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult,
+                                        forOp.getInductionVar(), last);
+  auto branch = scf::IfOp::create(builder, loc, hasNext);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  iterations[loop] =
+      loop.getReverse()
+          ? arith::SubIOp::create(builder, loc, iteration, one).getResult()
+          : arith::AddIOp::create(builder, loc, iteration, one).getResult();
+  slots.emplace_back();
+  visitLeaf(collective);
+  slots.pop_back();
+  iterations[loop] = iteration;
 }
 
 void PlanRewriter::visitLoop(LoopOp loop) {
@@ -268,6 +337,7 @@ void PlanRewriter::visitLoop(LoopOp loop) {
   auto count = static_cast<int64_t>(loop.getCount());
   for (unsigned i = 0, e = loop.getCarries().size(); i < e; ++i)
     moveTo(loc, loop.getCarries()[i], placement.getInitialView(loop, i));
+  startFirst(loop);
   retire(loc, timeline.at(loop));
   Value zero = getIndex(0), one = getIndex(1), bound = getIndex(count);
   Value last = loop.getReverse() ? getIndex(count - 1) : Value();
@@ -366,7 +436,7 @@ int64_t PlanRewriter::run() {
 // Debugging
 //===----------------------------------------------------------------------===//
 
-static std::string describe(Operation *op) {
+std::string blutrain::describeOperation(Operation *op) {
   std::string what = op->getName().getStringRef().str();
   if (auto group = dyn_cast<blurt::GroupOp>(op))
     what = group.getKernel().str();
@@ -390,14 +460,14 @@ void PlanRewriter::use(Operation *op, ValueRange memrefs) {
   builder.setInsertionPoint(op);
   for (Value memref : memrefs)
     debug->emit(builder, op->getLoc(), DebugEmitter::Action::Use, memref,
-                describe(op));
+                describeOperation(op));
 }
 
 void PlanRewriter::define(Operation *op, ValueRange memrefs) {
   if (!debug)
     return;
   for (Value memref : memrefs)
-    written(op->getLoc(), memref, describe(op));
+    written(op->getLoc(), memref, describeOperation(op));
 }
 
 void PlanRewriter::defineArguments(func::FuncOp source) {
@@ -423,7 +493,7 @@ void PlanRewriter::retire(Location loc, int64_t time) {
     Value slot = getSlot(loc, ArenaView::contiguous(index, owner.type),
                          owner.type.getElementType());
     debug->emit(builder, loc, DebugEmitter::Action::Retire, slot,
-                owner.def ? describe(owner.def)
+                owner.def ? describeOperation(owner.def)
                           : "argument " + std::to_string(owner.index));
   }
 }

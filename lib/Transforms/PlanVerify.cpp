@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "blutrain/Transforms/Plan.h"
+#include "PlanDetail.h"
 
 #include "Blurt/Collective.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -87,7 +87,25 @@ static FailureOr<int64_t> getTripCount(scf::ForOp loop) {
   return upper.getSExtValue();
 }
 
+/// The slots of a ring whose turns are `index`; nothing if it is no turn.
+static std::optional<int64_t> getRingSlots(Value index) {
+  APInt slots;
+  auto turn = index.getDefiningOp<arith::RemUIOp>();
+  if (!turn || !matchPattern(turn.getRhs(), m_ConstantInt(&slots)))
+    return std::nullopt;
+  return slots.getSExtValue();
+}
+
 FailureOr<scf::ForOp> FunctionVerifier::getLoop(Value index) {
+  if (getRingSlots(index))
+    index = index.getDefiningOp()->getOperand(0);
+  // The next iteration, where there is one.
+  APInt one;
+  if (isa_and_nonnull<arith::AddIOp, arith::SubIOp>(index.getDefiningOp()) &&
+      isa<scf::IfOp>(index.getDefiningOp()->getParentOp()) &&
+      matchPattern(index.getDefiningOp()->getOperand(1), m_ConstantInt(&one)) &&
+      one.isOne())
+    index = index.getDefiningOp()->getOperand(0);
   if (auto sub = index.getDefiningOp<arith::SubIOp>()) {
     APInt last;
     if (!matchPattern(sub.getLhs(), m_ConstantInt(&last)))
@@ -129,7 +147,8 @@ LogicalResult FunctionVerifier::collectSlot(blurt::SlotOp slot) {
     if (failed(count))
       return slot.emitOpError("moves with a value that is not the iteration of "
                               "a loop of constant length");
-    range.end += step * (*count - 1);
+    std::optional<int64_t> turns = getRingSlots(index);
+    range.end += step * ((turns ? std::min(*turns, *count) : *count) - 1);
     buffer.movesWith.insert(*loop);
   }
   if (range.begin < 0 || range.end > arenaBytes)
@@ -199,15 +218,23 @@ LogicalResult FunctionVerifier::collect(Block &block) {
       if (failed(collect(*loop.getBody())))
         return failure();
       times[loop] = {begin, now++};
+    } else if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      if (branch.getNumResults() != 0 || branch.elseBlock())
+        return op.emitOpError("has results or an else, expected neither");
+      int64_t begin = now++;
+      if (failed(collect(*branch.thenBlock())))
+        return failure();
+      times[branch] = {begin, now++};
     } else if (isa<blurt::GroupOp, blurt::GemmOp, blurt::AttentionOp,
                    blurt::AttentionGradOp, blurt::ScatterAddOp,
                    blurt::CacheUpdateOp, blurt::CollectiveOp, memref::StoreOp>(
                    op)) {
       if (failed(collectAccesses(&op)))
         return failure();
-    } else if (!isa<arith::ConstantOp, arith::SubIOp, arith::IndexCastOp,
-                    arith::AddIOp, arith::MulIOp, scf::YieldOp, func::ReturnOp,
-                    func::CallOp, LLVM::IntToPtrOp, LLVM::AddressOfOp,
+    } else if (!isa<arith::ConstantOp, arith::SubIOp, arith::RemUIOp,
+                    arith::CmpIOp, arith::IndexCastOp, arith::AddIOp,
+                    arith::MulIOp, scf::YieldOp, func::ReturnOp, func::CallOp,
+                    blurt::WaitOp, LLVM::IntToPtrOp, LLVM::AddressOfOp,
                     memref::ExtractAlignedPointerAsIndexOp>(op)) {
       InFlightDiagnostic diag =
           op.emitOpError("is not allowed at the plan stage");
@@ -266,9 +293,10 @@ LogicalResult FunctionVerifier::computeLifetime(Buffer &buffer) {
   // The innermost block around all accesses.
   const Access &first = buffer.accesses.front();
   Block *common = first.op->getBlock();
-  while (llvm::any_of(buffer.accesses, [&](const Access &access) {
-    return !common->findAncestorOpInBlock(*access.op);
-  }))
+  while (isa<scf::IfOp>(common->getParentOp()) ||
+         llvm::any_of(buffer.accesses, [&](const Access &access) {
+           return !common->findAncestorOpInBlock(*access.op);
+         }))
     common = common->getParentOp()->getBlock();
   auto timesIn = [&](Block *block, const Access &access) {
     Operation *ancestor = block->findAncestorOpInBlock(*access.op);
@@ -375,7 +403,9 @@ LogicalResult FunctionVerifier::run() {
     if (!buffer.accesses.empty() && failed(computeLifetime(buffer)))
       return failure();
   extendOutputs();
-  return checkOverlaps();
+  if (failed(checkOverlaps()))
+    return failure();
+  return verifyWaits(func);
 }
 
 LogicalResult blutrain::verifyPlan(ModuleOp module) {

@@ -2,7 +2,7 @@
 
 module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK-LABEL: blu.step @train
-// CHECK-SAME: %x: tensor<4x3xf32> {blu.tensor = {name = "x", role = "input"}}
+// CHECK-SAME: %x: tensor<4x3xf32> {blu.part = {dims = {{\[\["dp"\], \[\]\]}}}, blu.tensor = {name = "x", role = "input"}}
 // CHECK-SAME: %dp_index: tensor<i64> {blu.tensor = {name = "dp_index", role = "scalar"}}
 // CHECK-SAME: -> (tensor<12xf32>
 // CHECK-SAME: tensor<f32>

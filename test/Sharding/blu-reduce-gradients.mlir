@@ -19,8 +19,11 @@ module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK: %[[V:.*]] = blu.exp %v
 // CHECK: %[[Q:.*]] = blu.reduce_scatter %[[V]] axis = "dp" size = 2 : (tensor<7xf32>) -> tensor<4xf32>
 // Z0: %[[W:.*]] = blu.all_gather %[[Q]]
-// Z0: %[[L:.*]]:2 = blu.local_shard %[[S]]#1, %[[W]] {{.*}} -> (tensor<2x3xf32>, tensor<4xf32>)
-// Z0: blu.mul %[[L]]#0, %[[L]]#0
+// What is there first is squared first.
+// Z0: %[[L:.*]] = blu.local_shard %[[S]]#1 {{.*}} -> tensor<2x3xf32>
+// Z0: blu.mul %[[L]], %[[L]]
+// Z0: %[[M:.*]] = blu.local_shard %[[W]] {{.*}} -> tensor<4xf32>
+// Z0: blu.mul %[[M]], %[[M]]
 // Z1: blu.mul %[[S]]#1, %[[S]]#1
 // The norm adds up devices in their order.
 // CHECK: %[[N:.*]] = blu.all_gather %{{.*}} : (tensor<1xf32>) -> tensor<2xf32>
@@ -28,8 +31,8 @@ module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK: blu.sqrt %[[T]]
 // Z1: %[[O:.*]]:2 = blu.local_shard %s.i.w, %v
 // Z1: %[[W1:.*]], %{{.*}} = blu.sgd %[[O]]#0, {{.*}} : tensor<2x3xf32>
-// Z1: %[[V1:.*]], %{{.*}} = blu.sgd %[[O]]#1, {{.*}} : tensor<4xf32>
 // Z1: blu.all_gather %[[W1]] {{.*}} -> tensor<2x5xf32>
+// Z1: %[[V1:.*]], %{{.*}} = blu.sgd %[[O]]#1, {{.*}} : tensor<4xf32>
 // Z1: blu.all_gather %[[V1]] {{.*}} -> tensor<7xf32>
 blu.step @train program(train) (
     %w: tensor<2x5xf32> {blu.tensor = {name = "s.{i}.w", role = "param", stack_count = 2 : i64, stack_first = 0 : i64}},

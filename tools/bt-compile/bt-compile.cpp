@@ -138,6 +138,15 @@ int main(int argc, char **argv) {
                    "all of it: nothing (0), optimizer state (1), gradients "
                    "too (2)",
                    stages.zero, "STAGE");
+  auto layout = flag("layout",
+                     "JSON file that says how tensors are cut where it is not "
+                     "as by default (docs/Distribution.md)",
+                     stages.layout, "FILE");
+  auto link = flag("link",
+                   "expected speed between devices for the report, "
+                   "latency_us=N,gb_per_s=N (default: 10 and 350 on cuda, 20 "
+                   "and 4 on cpu)",
+                   stages.link, "MODEL");
   auto verifyPlan =
       flag("verify-plan",
            "run the program of the mesh and that of one device in the "

@@ -28,13 +28,15 @@ namespace blutrain {
 
 class ArenaView {
 public:
-  /// The view moves by `step` bytes from iteration i to i+1 of `loop`.
+  /// The view moves by `step` bytes from iteration i to i+1 of `loop`; in a
+  /// ring it is back at the start after `count` iterations.
   struct Term {
     mlir::Operation *loop;
     int64_t count;
     int64_t step;
+    bool isRing = false;
     bool operator==(const Term &other) const {
-      return loop == other.loop && step == other.step;
+      return loop == other.loop && step == other.step && isRing == other.isRing;
     }
   };
 
@@ -68,6 +70,8 @@ public:
   std::optional<ArenaView> reshaped(llvm::ArrayRef<int64_t> newShape) const;
   /// Element i of the leading dim, where i is the iteration of `loop`.
   ArenaView element(mlir::blurt::LoopOp loop) const;
+  /// The same modulo the extent of the leading dim.
+  ArenaView ringElement(mlir::blurt::LoopOp loop) const;
   /// Elements [first, first + count) of the leading dim.
   ArenaView leading(int64_t first, int64_t count) const;
   /// Element `index` of the leading dim, which is dropped.

@@ -20,6 +20,8 @@
 // - Saved: a carried value that is collected too. It lies in count+1 slots,
 //   iteration i reads one and writes the next, and the collection is the first
 //   or last `count` of them.
+// A result that an asynchronous collective reads through the next iteration
+// lies in a ring of slots, which iterations take in turns.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,6 +32,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
+
+namespace mlir::blurt {
+class CollectiveOp;
+} // namespace mlir::blurt
 
 namespace blutrain {
 
@@ -107,7 +113,10 @@ struct Content {
   mlir::Operation *def = nullptr;
   /// Number of the function argument, result, carry or collection.
   unsigned index = 0;
-  /// The type of all its bytes (with count+1 leading slots for Saved).
+  /// The loop whose iterations take turns in its slots, if it is a ring.
+  mlir::blurt::LoopOp ring = {};
+  /// The type of all its bytes (with count+1 leading slots for Saved, with
+  /// kRingSlots for a ring).
   mlir::RankedTensorType type;
   llvm::SmallVector<Lifetime, 2> lifetimes;
   /// The values that lie in it, sources before views of them.
@@ -151,6 +160,10 @@ private:
   void build(mlir::Block &block);
   void buildLoop(mlir::blurt::LoopOp loop);
   void computeLifetimes(Content &content);
+  /// When the results of an asynchronous collective are needed, or at least its
+  /// iteration is over.
+  int64_t getCollectiveEnd(mlir::blurt::CollectiveOp collective) const;
+  void addRingLifetimes(Content &content);
   /// The last time at which `value`, defined in `home`, is used, through views
   /// too; adds the lifetimes of slices to `content`.
   int64_t getLastUse(Content &content, mlir::Value value, mlir::Block *home,

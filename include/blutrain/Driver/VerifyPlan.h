@@ -17,6 +17,9 @@ namespace blutrain {
 /// if a result differs by more than rounding in f64 can explain, or if the
 /// devices do not meet in the same collectives.
 mlir::LogicalResult verifyPlan(mlir::ModuleOp whole, mlir::ModuleOp sharded);
+/// The same where the devices run a module each.
+mlir::LogicalResult verifyPlan(mlir::ModuleOp whole,
+                               llvm::ArrayRef<mlir::ModuleOp> sharded);
 
 } // namespace blutrain
 

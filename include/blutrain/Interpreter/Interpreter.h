@@ -28,10 +28,11 @@ class Meeting {
 public:
   virtual ~Meeting() = default;
   virtual int64_t size() const = 0;
-  /// Everybody's tensors, in the order of the devices; waits for all of them.
-  /// Fails if one of them has left.
+  /// What everybody brings to `op`, in the order of the devices; waits for all
+  /// of them. Fails if one of them has left, or is at an op that does something
+  /// else.
   virtual mlir::FailureOr<std::vector<std::vector<Tensor>>>
-  exchange(int64_t device, std::vector<Tensor> mine) = 0;
+  exchange(int64_t device, mlir::Operation *op, std::vector<Tensor> mine) = 0;
 };
 
 struct InterpreterOptions {

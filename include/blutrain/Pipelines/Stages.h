@@ -52,7 +52,9 @@ struct StageOptions {
   int64_t padVocab = -1;
   int64_t memoryLimit = 0; ///< bytes, 0: none
   std::string mesh;        ///< `dp=4`; empty: one device
+  std::string layout;      ///< file that says how tensors are cut; none
   int64_t zero = 0;        ///< ZeRO stage
+  std::string link;        ///< `latency_us=10,gb_per_s=200`; as LinkModel reads
   bool vjp = false;        ///< compile the vector-Jacobian product
   bool debugMemory = false;
   bool debugNonfinite = false;

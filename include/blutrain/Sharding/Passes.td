@@ -15,7 +15,8 @@ def SeedShardingPass : Pass<"blu-seed-sharding", "::mlir::ModuleOp"> {
     Writes the mesh into the module and, for the programs `train` and `eval`, a
     `blu.sharding` at every input: its batch is cut along `dp`. Means of
     `blu.cross_entropy`, which are of what is counted on all devices, are written
-    as sums and counts.
+    as sums and counts. A layout file (docs/Distribution.md) may say how inputs are
+    cut instead, and which parameters get `blu.unsharded`.
 
     ```mlir
     %x: tensor<8x4xi32> {blu.tensor = {name = "x", role = "input"}}
@@ -25,7 +26,9 @@ def SeedShardingPass : Pass<"blu-seed-sharding", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"mesh", "mesh", "std::string", /*default=*/"\"\"",
-           "axes and sizes, dp=4">
+           "axes and sizes, dp=4">,
+    Option<"layout", "layout", "std::string", /*default=*/"\"\"",
+           "a layout file">
   ];
   let dependentDialects = ["::mlir::blu::BluDialect"];
 }
@@ -65,8 +68,8 @@ def VerifyShardingPass : Pass<"blu-verify-sharding", "::mlir::ModuleOp"> {
 def PartitionPass : Pass<"blu-partition", "::mlir::ModuleOp"> {
   let summary = "from whole values to what one device has of them";
   let description = [{
-    Gives every value the type of a device's part and removes `blu.sharding`. The
-    keys of `blu.dropout` are moved to the part's place in the whole tensor, which
+    Gives every value the type of a device's part and removes `blu.sharding`; that
+    of an argument stays as `blu.part`. The keys of `blu.dropout` are moved to the part's place in the whole tensor, which
     the scalar `dp_index` says.
 
     ```mlir
@@ -92,6 +95,8 @@ def ReduceGradientsPass : Pass<"blu-reduce-gradients", "::mlir::ModuleOp"> {
     | 0 | all-gathers give every device all gradients |
     | 1 | a device updates its piece of every parameter and has the moments of that alone; all-gathers put the parameters together |
     | 2 | as 1; with accumulation the pieces of microbatches are added up, not whole gradients |
+
+    A parameter with `blu.unsharded` and what belongs to it is as in stage 0.
 
     ```mlir
     %g = blu.all_reduce %p axis = "dp" size = 2 : (tensor<8xf32>) -> tensor<8xf32>
@@ -123,6 +128,38 @@ def LowerAllReducePass : Pass<"blu-lower-all-reduce", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def VerifySchedulePass : Pass<"blu-verify-schedule", "::mlir::ModuleOp"> {
+  let summary = "prove that ranks meet in the same collectives and hold what they should";
+  let description = [{
+    Of a module that is partitioned, knowing nothing of how. Collectives are along
+    axes of the mesh and met by all devices of the axis, which puts every device
+    into one group; around them are only loops whose number of iterations is
+    written down. For each axis a forward analysis then finds what devices hold of
+    each value:
+
+    | | |
+    |---|---|
+    | whole | the same on all: state, scalars, what is gathered or added up |
+    | part | a block of a cut dim: inputs with `blu.part`, and what is computed from them |
+    | piece | a piece of what is cut in row-major order: state with `shards`, what `blu.reduce_scatter` and `blu.local_shard` give |
+    | partial | a term of a sum: what is summed over a cut dim, and what is linear in it |
+    | terms | the terms of all devices, gathered, before `blu.reduce_sum` |
+    | index, key | what comes from the device's place, which may only move random keys |
+
+    A value that is used as what it is not, above all a term as if it were the sum,
+    is an error at its use, as are outputs that differ between devices and state
+    that is not as its argument says.
+
+    ```mlir
+    %s = blu.reduce_sum %x [0] : (tensor<4xf32>) -> tensor<f32>  // %x: a part
+    %r = blu.sqrt %s : tensor<f32>  // error: operand 0 is a term of a sum over the
+                                    // devices along 'dp', expected the sum
+    ```
+  }];
+  let statistics = [Statistic<"numCollectives", "collectives",
+                              "collectives whose place was checked">];
 }
 
 #endif // BLUTRAIN_SHARDING_PASSES_TD

@@ -43,6 +43,10 @@ def PlanPass : Pass<"blurt-plan", "::mlir::ModuleOp"> {
     `workspace`, the module's `blurt.workspace` is the offset and the size of an
     area of at least that many bytes that belongs to whichever operation runs.
 
+    An asynchronous collective keeps its operands until `blurt.wait`, which comes
+    before the first operation that touches them. One that is carried into the
+    next iteration of a loop has its inputs in rings of two slots, at `i mod 2`.
+
     A donated result that cannot be computed in place is an error that names the
     state tensor and the operation that still reads the old value.
   }];
@@ -128,6 +132,33 @@ def TransposeOperandsPass
   let dependentDialects = ["::mlir::blurt::BlurtDialect"];
 }
 
+def OverlapCollectivesPass
+    : Pass<"blurt-overlap-collectives", "::mlir::ModuleOp"> {
+  let summary = "mark the collectives that other work can hide";
+  let description = [{
+    A reduce-scatter or all-gather becomes `async` if anything but views and
+    other collectives stands between it and the first use of what it gives, or
+    if a loop does no more than collect that: then it is under way during the
+    next iteration. `blurt-plan` keeps its bytes until then and places the
+    waits.
+
+    An all-gather of slices that a loop goes through also gets `blurt.ahead`:
+    iteration i starts what iteration i+1 gathers. What comes first is started
+    before the loop, what is gathered lies in two slots in turns.
+
+    ```mlir
+    %piece = blurt.collective "reduce_scatter" %g axis = "dp" size = 2 : ...
+    ```
+    in a loop that collects `%piece` becomes
+    ```mlir
+    %piece = blurt.collective "reduce_scatter" async %g axis = "dp" size = 2 : ...
+    ```
+  }];
+  let statistics = [
+    Statistic<"numAsynchronous", "asynchronous", "Number of collectives">,
+    Statistic<"numAhead", "ahead", "Number of those started ahead">];
+}
+
 def VerifyPlanPass : Pass<"blurt-verify-plan", "::mlir::ModuleOp"> {
   let summary = "check that no two live buffers of a plan overlap";
   let description = [{
@@ -137,6 +168,9 @@ def VerifyPlanPass : Pass<"blurt-verify-plan", "::mlir::ModuleOp"> {
     every iteration. Fails if buffers that are live at one time share a byte, if
     a slot reaches past the arena or out of its buffer's entry in
     `blurt.program`, or if something other than plan-form operations is left.
+    Follows asynchronous collectives through every iteration of every loop: while
+    one is under way nothing may write what it reads or touch what it writes, and
+    each is waited for before it starts again and before the return.
   }];
 }
 

@@ -15,6 +15,7 @@
 
 #include "blutrain/Analysis/Packing.h"
 #include "blutrain/Analysis/Placement.h"
+#include "blutrain/Transforms/CostSheet.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
@@ -36,6 +37,8 @@ struct PlanOptions {
   /// Emit calls of blurt_debug_finite.
   bool debugNonfinite = false;
   PackingOptions packing;
+  /// Between the devices of a mesh.
+  LinkModel link = LinkModel::getDefault("cpu");
 };
 
 /// One storage of the plan: who holds which bytes when.
@@ -61,6 +64,21 @@ struct PlanStep {
   int64_t position = 0;
   int64_t depth = 0; ///< loops around it
   int64_t count = 1; ///< iterations, if it is a loop
+};
+
+/// A collective at its program position.
+struct PlanCollective {
+  std::string kind, location, entry, axis;
+  int64_t size = 0; ///< devices that take part
+  int64_t values = 0;
+  int64_t position = 0;
+  int64_t count = 1;  ///< how often it runs in a call of the entry
+  int64_t bytes = 0;  ///< that a device sends each time
+  double seconds = 0; ///< expected each time
+  bool isAsync = false;
+  bool isAhead = false; ///< of the next iteration of its loop
+  /// What it is waited for in front of.
+  std::vector<std::string> waits;
 };
 
 /// Memory of the device that is not in the arena.
@@ -89,6 +107,8 @@ struct PlanReport {
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> schedule; ///< by entry, in order
   std::vector<PlanReserve> reserves;
+  std::vector<PlanCollective> collectives; ///< by entry, in order
+  CostSheet cost;
   int64_t copies = 0; ///< copies that placement could not avoid
 };
 
@@ -98,7 +118,7 @@ mlir::FailureOr<PlanReport> planModule(mlir::ModuleOp module,
 
 /// Writes the report as one JSON object with the keys peak_bytes, lower_bound,
 /// state_bytes, copies, entries, owners, reserves, kernels, schedule and
-/// collectives (the last for others to fill).
+/// collectives, and for several devices cost.
 void writePlanReportJson(const PlanReport &report, llvm::raw_ostream &os);
 /// Writes it as a page that draws the arena over time and needs nothing else.
 void writePlanReportHtml(const PlanReport &report, llvm::raw_ostream &os);

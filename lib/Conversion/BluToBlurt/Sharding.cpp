@@ -16,7 +16,8 @@ template <typename OpTy>
 static LoweringResult lowerCollective(OpTy op, Lowering &l) {
   auto collective = blurt::CollectiveOp::create(
       l.builder, l.loc, op.getResultTypes(), op->getName().stripDialect(),
-      op.getAxis(), op.getSize(), op.getInputs(), ValueRange());
+      op.getAxis(), op.getSize(), /*async=*/false, /*ticket=*/IntegerAttr(),
+      op.getInputs(), ValueRange());
   return SmallVector<Value>(collective.getResults());
 }
 

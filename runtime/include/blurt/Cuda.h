@@ -94,14 +94,23 @@ public:
   void write(void *to, const void *host, uint64_t bytes) const;
   void read(void *host, const void *from, uint64_t bytes) const;
 
-  /// Queues the filling of device memory with a byte.
-  void fill(void *address, unsigned char value, uint64_t bytes) const;
+  /// Queues the filling of device memory with a byte; in `stream`, or where
+  /// everything goes.
+  void fill(void *address, unsigned char value, uint64_t bytes,
+            Stream stream = nullptr) const;
+
+  /// A stream beside the program's, whose work goes first.
+  Stream createStream() const;
+  void destroyStream(Stream stream) const;
+  /// What is queued in `stream` from now on comes after `event`.
+  void order(Stream stream, Event event) const;
 
   Event createEvent() const;
+  /// One that only orders streams.
+  Event createOrderEvent() const;
   void destroyEvent(Event event) const;
-  void record(Event event) const;
+  void record(Event event, Stream stream = nullptr) const;
   void wait(Event event) const;
-  bool passed(Event event) const;
   /// Milliseconds of the device between two events that have passed.
   double elapsed(Event from, Event to) const;
 
@@ -150,6 +159,7 @@ struct DeviceWork {
   bool isKernel = false; ///< has a grid and blocks
   uint32_t grid[3] = {}, block[3] = {};
   uint64_t bytes = 0, flops = 0; ///< 0 if not known
+  bool isCollective = false;     ///< bytes are those that this device sends
 };
 
 /// Device time of all launches of one.
@@ -164,6 +174,7 @@ struct DeviceSpan {
   int32_t item;  ///< as CudaCode::describe takes it
   int32_t round; ///< which startTimes it came after, from 0
   double start, milliseconds;
+  bool isCollective = false; ///< beside the others, not after the one before
 };
 
 /// What the device reaches, measured; 0 if that was not possible.
@@ -190,6 +201,11 @@ public:
   void storeI64(void *to, int64_t value) noexcept;
   /// Says that inputs or results were copied.
   void copied(bool in);
+  /// Around what collective `number` of the program queues in `stream`.
+  void collectiveBegins(int32_t number, CudaDevice::Stream stream);
+  void collectiveEnds(CudaDevice::Stream stream);
+  /// Says that the program's stream waits for it.
+  void collectiveAwaited(int32_t number);
 
   /// Throws the first error since the last call.
   void rethrow();
@@ -212,7 +228,8 @@ public:
   void startTimes();
   void stopTimes() { timing = false; }
   bool times() const { return timing; }
-  /// Waits for the device; in the order of the queue. The clock stops.
+  /// Waits for the device; in the order of the queue, then the collectives. The
+  /// clock stops.
   std::vector<DeviceSpan> takeSpans();
   /// The longest in all first.
   std::vector<KernelTime> sumUp(const std::vector<DeviceSpan> &spans) const;
@@ -232,6 +249,7 @@ private:
   }
 
   CudaDevice &device;
+  const blurt_program &table;
   const blurt_device_code &code;
   const blurt_image *chosen = nullptr;
   cuda::ModuleObject *module = nullptr;
@@ -248,6 +266,12 @@ private:
   /// What ended at marks[1], marks[2], …: kernels from 0, products from -1
   /// down, and from the least number up what the table does not have.
   std::vector<int32_t> marked;
+  struct Sent {
+    int32_t item, round;
+    CudaDevice::Event begin, end;
+  };
+  std::vector<Sent> sent;
+  int32_t round = -1;
 };
 
 /// All work of an entry, captured once and then launched as one.

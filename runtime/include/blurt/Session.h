@@ -26,6 +26,7 @@
 #include "blurt/Context.h"
 #include "blurt/Cuda.h"
 #include "blurt/Program.h"
+#include "blurt/World.h"
 
 #include <cstddef>
 #include <memory>
@@ -92,6 +93,10 @@ public:
   /// What kernels had counted when such a call was done, by blurt_counter;
   /// nothing if the program counts nothing.
   std::vector<uint64_t> counters(uint64_t call);
+  /// What the collectives of one of the last calls sent.
+  const TransferCounts &transfers(uint64_t call) const {
+    return transferred[call % kEvents];
+  }
   /// How many calls may be in the queue while `number` still gives the first.
   size_t callsAhead() const { return cuda ? 1 : 0; }
   /// Milliseconds of the device from the end of the call before, or else from
@@ -146,10 +151,15 @@ private:
 
   std::vector<Layout> layouts; ///< by entry
   bool useGraphs = false;
-  std::vector<uint64_t> plainRuns;                ///< by entry
+  struct PlainRuns {
+    uint64_t count = 0;
+    TransferCounts sent; ///< by the last
+  };
+  std::vector<PlainRuns> plainRuns;               ///< by entry
   std::vector<std::unique_ptr<CudaGraph>> graphs; ///< by entry
   std::byte *buffers[kBuffers] = {};
   CudaDevice::Event began[kEvents] = {}, ended[kEvents] = {};
+  TransferCounts transferred[kEvents];
   uint64_t calls = 0, finished = 0;
 };
 

@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 6
+#define BLURT_ABI_VERSION 7
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -326,6 +326,16 @@ void blurt_parallel(void *ctx, blurt_kernel kernel, void *const *args,
  * device is missing: the process ends with a message.
  */
 void blurt_collective_run(void *ctx, int32_t number, void *const *args);
+
+/* The same in two parts: `wait` is queued before what comes behind it. What is
+ * queued between them may run at the same time, so that until then nothing
+ * writes what the collective reads or touches what it writes. Collectives run
+ * in the order that they are started in. A wait for one that has not been
+ * started since the last wait for it does nothing; an entry waits for all that
+ * it starts.
+ */
+void blurt_collective_start(void *ctx, int32_t number, void *const *args);
+void blurt_collective_wait(void *ctx, int32_t number);
 
 /* C[b] = op(A[b]) · op(B[b]) + beta · C[b] for `batch` row-major matrices;
  * op(A) is m×k, op(B) k×n, C m×n. `lda`, `ldb`, `ldc` are elements between rows

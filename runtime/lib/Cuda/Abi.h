@@ -75,7 +75,8 @@ enum CaptureMode : int { CaptureRelaxed = 2 };
 enum CaptureStatus : int { CaptureNone = 0, CaptureActive = 1 };
 
 constexpr unsigned kStreamNonBlocking = 1;
-constexpr unsigned kEventBlockingWait = 1;
+constexpr unsigned kEventBlockingWait = 1, kEventNoTime = 2;
+constexpr unsigned kHostMapped = 2;
 
 using Handle = struct HandleObject *;
 using MatmulDesc = struct MatmulDescObject *;
@@ -167,6 +168,10 @@ constexpr uint32_t kReductionsInPlace = 1;
     const uint32_t *, const uint32_t *, TensorMapInterleave, TensorMapSwizzle, \
     TensorMapPromotion, TensorMapFill)                                         \
   F(StreamCreate, "cuStreamCreate", Stream *, unsigned)                        \
+  F(StreamCreateWithPriority, "cuStreamCreateWithPriority", Stream *,          \
+    unsigned, int)                                                             \
+  F(StreamPriorities, "cuCtxGetStreamPriorityRange", int *, int *)             \
+  F(StreamWaitEvent, "cuStreamWaitEvent", Stream, Event, unsigned)             \
   F(StreamDestroy, "cuStreamDestroy_v2", Stream)                               \
   F(StreamSynchronize, "cuStreamSynchronize", Stream)                          \
   F(StreamBeginCapture, "cuStreamBeginCapture_v2", Stream, CaptureMode)        \
@@ -182,7 +187,6 @@ constexpr uint32_t kReductionsInPlace = 1;
   F(EventDestroy, "cuEventDestroy_v2", Event)                                  \
   F(EventRecord, "cuEventRecord", Event, Stream)                               \
   F(EventSynchronize, "cuEventSynchronize", Event)                             \
-  F(EventQuery, "cuEventQuery", Event)                                         \
   F(EventElapsedTime, "cuEventElapsedTime", float *, Event, Event)             \
   F(MemAlloc, "cuMemAlloc_v2", Address *, size_t)                              \
   F(MemFree, "cuMemFree_v2", Address)                                          \

@@ -62,7 +62,7 @@ const blurt_image &blurt::chooseImage(const blurt_device_code &code,
 }
 
 CudaCode::CudaCode(CudaDevice &device, const blurt_program &program)
-    : device(device), code(*program.device) {
+    : device(device), table(program), code(*program.device) {
   const cuda::Driver &api = device.driver();
   waitEach = environmentFlag("BLURT_SYNC");
   // A program may be made of products alone.
@@ -121,6 +121,9 @@ CudaCode::~CudaCode() {
   products.reset();
   for (CudaDevice::Event event : marks)
     device.destroyEvent(event);
+  for (const Sent &it : sent)
+    for (CudaDevice::Event event : {it.begin, it.end})
+      device.destroyEvent(event);
   if (module)
     device.driver().ModuleUnload(module);
 }

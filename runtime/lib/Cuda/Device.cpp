@@ -121,10 +121,33 @@ void CudaDevice::read(void *host, const void *from, uint64_t bytes) const {
   synchronize("a copy from the device");
 }
 
-void CudaDevice::fill(void *address, unsigned char value,
-                      uint64_t bytes) const {
+void CudaDevice::fill(void *address, unsigned char value, uint64_t bytes,
+                      Stream stream) const {
   call(api.MemsetD8Async, "filling memory", deviceAddress(address), value,
-       bytes, queue);
+       bytes, stream ? stream : queue);
+}
+
+CudaDevice::Stream CudaDevice::createStream() const {
+  int least = 0, greatest = 0;
+  call(api.StreamPriorities, "", &least, &greatest);
+  Stream stream = nullptr;
+  call(api.StreamCreateWithPriority, "another stream", &stream,
+       cuda::kStreamNonBlocking, greatest);
+  return stream;
+}
+
+void CudaDevice::destroyStream(Stream stream) const {
+  api.StreamDestroy(stream);
+}
+
+void CudaDevice::order(Stream stream, Event event) const {
+  call(api.StreamWaitEvent, "", stream, event, 0u);
+}
+
+CudaDevice::Event CudaDevice::createOrderEvent() const {
+  Event event = nullptr;
+  call(api.EventCreate, "", &event, cuda::kEventNoTime);
+  return event;
 }
 
 CudaDevice::Event CudaDevice::createEvent() const {
@@ -136,20 +159,14 @@ CudaDevice::Event CudaDevice::createEvent() const {
 
 void CudaDevice::destroyEvent(Event event) const { api.EventDestroy(event); }
 
-void CudaDevice::record(Event event) const {
-  call(api.EventRecord, "", event, queue);
+void CudaDevice::record(Event event, Stream stream) const {
+  call(api.EventRecord, "", event, stream ? stream : queue);
 }
 
 void CudaDevice::wait(Event event) const {
   if (int result = api.EventSynchronize(event))
     fail("cuEventSynchronize", result,
          "an error of something queued before; BLURT_SYNC=1 tells which");
-}
-
-bool CudaDevice::passed(Event event) const {
-  // Anything but "not ready" is for `wait` to report.
-  constexpr int kNotReady = 600;
-  return api.EventQuery(event) != kNotReady;
 }
 
 double CudaDevice::elapsed(Event from, Event to) const {

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernel i of the table is item i, product i is item -1 - i, and the numbers
-// here are what no table has.
+// Kernel i of the table is item i, product i is item -1 - i; collective i and
+// waiting for it, and what no table has, are numbers that those never reach.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,9 @@ enum Item : int32_t {
   kPause = INT32_MIN, ///< not timed, or nothing in the queue
   kStore,             ///< the store of an index
   kCopiesIn,          ///< inputs and scalars
-  kCopiesOut          ///< outputs of one number
+  kCopiesOut,         ///< outputs of one number
+  kFirstWait = INT32_MIN / 4 * 3,
+  kFirstCollective = INT32_MIN / 2
 };
 
 } // namespace blurt

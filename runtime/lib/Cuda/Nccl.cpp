@@ -5,12 +5,16 @@
 //===----------------------------------------------------------------------===//
 //
 // NCCL is opened when a program for several devices starts. All collectives go
-// into the stream of the step, in the order of the program, so that a graph of
-// the step holds them; the values of one are a group and so one launch.
+// into a stream of their own, in the order of the program: one begins when what
+// the step's stream had in its queue is done, and the step's stream waits for
+// it where the program says so. A capture of the step's stream takes them
+// along, since every one is waited for in the entry that starts it. The values
+// of one are a group and so one launch. Shards are cut in the step's stream.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Abi.h"
+#include "Progress.h"
 #include "blurt/Cuda.h"
 #include "blurt/Error.h"
 #include "blurt/Program.h"
@@ -93,21 +97,42 @@ Library openNccl() {
 
 class NcclTransport : public Transport {
 public:
-  NcclTransport(CudaDevice &device, World &world)
-      : device(device), world(world), nccl(openNccl()) {
+  NcclTransport(CudaDevice &device, CudaCode *code, World &world)
+      : device(device), code(code), world(world), nccl(openNccl()),
+        progress(device) {
     UniqueId id = {};
     if (world.leads())
       check(nccl.GetUniqueId(&id), "ncclGetUniqueId");
     std::string all = world.fromLeader(std::string(id.bytes, sizeof(id.bytes)),
                                        "telling NCCL's id");
     std::memcpy(id.bytes, all.data(), sizeof(id.bytes));
+    const std::string what = "starting NCCL";
+    World::Wait wait(world, what, /*forAll=*/true);
     check(nccl.CommInitRank(&communicator, int(world.size()), id,
                             int(world.rank())),
           "ncclCommInitRank");
+    joined = true;
+    stream = device.createStream();
+    ready = device.createOrderEvent();
+    for (int32_t i = 0; i < world.program().num_collectives; ++i)
+      done.push_back(device.createOrderEvent());
   }
   ~NcclTransport() override {
     // Destroying waits for the others; the ranks have said goodbye already.
-    if (communicator)
+    NcclTransport::abort();
+    if (!stream)
+      return;
+    for (CudaDevice::Event event : done)
+      device.destroyEvent(event);
+    device.destroyEvent(ready);
+    device.destroyStream(stream);
+  }
+
+  void beginCall() override { progress.beginCall(); }
+  void endCall() override { progress.endCall(); }
+  DevicePosition position() const override { return progress.position(); }
+  void abort() override {
+    if (joined.exchange(false))
       nccl.CommAbort(communicator);
   }
 
@@ -117,35 +142,60 @@ public:
            std::to_string(nccl.version % 100);
   }
 
-  void run(const blurt_collective &collective, void *const *args) override {
-    void *const *outs = args + collective.num_values;
-    if (collective.kind != BLURT_LOCAL_SHARD)
-      check(nccl.GroupStart(), "ncclGroupStart");
+  void start(int32_t number, const blurt_collective &collective,
+             void *const *args) override {
+    if (collective.kind == BLURT_LOCAL_SHARD)
+      return forEachRow(collective, args,
+                        [&](const blurt_collective_value &value,
+                            std::byte *from,
+                            std::byte *to) { localShard(value, from, to); });
+    device.record(ready);
+    device.order(stream, ready);
+    progress.enter(number, stream);
+    if (code)
+      code->collectiveBegins(number, stream);
+    check(nccl.GroupStart(), "ncclGroupStart");
+    forEachRow(collective, args,
+               [&](const blurt_collective_value &value, std::byte *from,
+                   std::byte *to) {
+                 if (collective.kind == BLURT_REDUCE_SCATTER)
+                   reduceScatter(value, from, to);
+                 else
+                   allGather(value, from, to);
+               });
+    check(nccl.GroupEnd(), collective.source);
+    if (code)
+      code->collectiveEnds(stream);
+    progress.leave(number, stream);
+    device.record(done[size_t(number)], stream);
+  }
+
+  void wait(int32_t number) override {
+    device.order(device.stream(), done[size_t(number)]);
+    if (code)
+      code->collectiveAwaited(number);
+  }
+
+private:
+  /// Calls `visit` with each row of each value and where it goes.
+  template <typename Visit>
+  static void forEachRow(const blurt_collective &collective, void *const *args,
+                         Visit visit) {
+    bool gathers = collective.kind == BLURT_ALL_GATHER;
     for (int32_t v = 0; v < collective.num_values; ++v) {
       const blurt_collective_value &value = collective.values[v];
       uint64_t size = dtypeSize(value.dtype);
       auto *from = static_cast<std::byte *>(args[v]);
-      auto *to = static_cast<std::byte *>(outs[v]);
+      auto *to = static_cast<std::byte *>(args[collective.num_values + v]);
       for (int64_t row = 0; row < value.batch; ++row) {
         uint64_t whole = uint64_t(row * value.count) * size;
         uint64_t piece = uint64_t(row * value.piece) * size;
-        switch (collective.kind) {
-        case BLURT_REDUCE_SCATTER:
-          reduceScatter(value, from + whole, to + piece);
-          break;
-        case BLURT_ALL_GATHER:
-          allGather(value, from + piece, to + whole);
-          break;
-        default:
-          localShard(value, from + whole, to + piece);
-        }
+        visit(value, from + (gathers ? piece : whole),
+              to + (gathers ? whole : piece));
       }
     }
-    if (collective.kind != BLURT_LOCAL_SHARD)
-      check(nccl.GroupEnd(), collective.source);
   }
 
-private:
   static int typeOf(int32_t dtype) {
     return dtype == BLURT_F64   ? kFloat64
            : dtype == BLURT_F32 ? kFloat32
@@ -163,12 +213,13 @@ private:
         std::clamp<int64_t>(value.count - rank * value.piece, 0, value.piece));
   }
   /// Zeros behind a short piece.
-  void clearTail(const blurt_collective_value &value, std::byte *piece) const {
+  void clearTail(const blurt_collective_value &value, std::byte *piece,
+                 CudaDevice::Stream where) const {
     uint64_t size = dtypeSize(value.dtype);
     uint64_t there = present(value, world.rank());
     if (there < uint64_t(value.piece))
       device.fill(piece + there * size, 0,
-                  (uint64_t(value.piece) - there) * size);
+                  (uint64_t(value.piece) - there) * size, where);
   }
 
   void reduceScatter(const blurt_collective_value &value, std::byte *from,
@@ -176,15 +227,15 @@ private:
     int type = typeOf(value.dtype);
     if (isEven(value))
       return check(nccl.ReduceScatter(from, to, size_t(value.piece), type, kSum,
-                                      communicator, device.stream()),
+                                      communicator, stream),
                    "ncclReduceScatter");
     uint64_t step = uint64_t(value.piece) * dtypeSize(value.dtype);
     for (int64_t rank = 0; rank < world.size(); ++rank)
       if (uint64_t there = present(value, rank))
         check(nccl.Reduce(from + uint64_t(rank) * step, to, there, type, kSum,
-                          int(rank), communicator, device.stream()),
+                          int(rank), communicator, stream),
               "ncclReduce");
-    clearTail(value, to);
+    clearTail(value, to, stream);
   }
 
   void allGather(const blurt_collective_value &value, std::byte *from,
@@ -192,13 +243,13 @@ private:
     int type = typeOf(value.dtype);
     if (isEven(value))
       return check(nccl.AllGather(from, to, size_t(value.piece), type,
-                                  communicator, device.stream()),
+                                  communicator, stream),
                    "ncclAllGather");
     uint64_t step = uint64_t(value.piece) * dtypeSize(value.dtype);
     for (int64_t rank = 0; rank < world.size(); ++rank)
       if (uint64_t there = present(value, rank))
         check(nccl.Broadcast(from, to + uint64_t(rank) * step, there, type,
-                             int(rank), communicator, device.stream()),
+                             int(rank), communicator, stream),
               "ncclBroadcast");
   }
 
@@ -211,18 +262,24 @@ private:
                   deviceAddress(to),
                   deviceAddress(from + uint64_t(world.rank()) * step),
                   size_t(there * size), device.stream());
-    clearTail(value, to);
+    clearTail(value, to, device.stream());
   }
 
   CudaDevice &device;
+  CudaCode *code;
   World &world;
   Library nccl;
+  CudaProgress progress;
   Communicator communicator = nullptr;
+  std::atomic<bool> joined{false}; ///< and not left
+  CudaDevice::Stream stream = nullptr;
+  CudaDevice::Event ready = nullptr;   ///< what a collective reads is there
+  std::vector<CudaDevice::Event> done; ///< of each collective
 };
 
 } // namespace
 
-std::unique_ptr<Transport> blurt::createNcclTransport(CudaDevice &device,
-                                                      World &world) {
-  return std::make_unique<NcclTransport>(device, world);
+std::unique_ptr<Transport>
+blurt::createNcclTransport(CudaDevice &device, CudaCode *code, World &world) {
+  return std::make_unique<NcclTransport>(device, code, world);
 }

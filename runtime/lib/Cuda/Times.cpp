@@ -9,6 +9,7 @@
 #include "Products.h"
 #include "blurt/Error.h"
 #include "blurt/File.h"
+#include "blurt/Program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,6 +35,18 @@ DeviceWork CudaCode::describe(int32_t item) const {
     work.source = g.source;
     work.bytes = productBytes(g);
     work.flops = productFlops(g);
+  } else if (item >= kFirstWait) {
+    bool waits = item < kFirstCollective;
+    const blurt_collective &c =
+        table.collectives[item - (waits ? kFirstWait : kFirstCollective)];
+    work.source = waits ? "runtime" : c.source;
+    work.name = waits ? std::string("the wait for ") + c.source
+                      : "collective of " + std::to_string(c.size) +
+                            " devices along " + c.axis;
+    work.isCollective = !waits;
+    for (int32_t v = 0; !waits && v < c.num_values; ++v)
+      work.bytes += uint64_t(c.values[v].batch * c.values[v].piece) *
+                    dtypeSize(c.values[v].dtype) * uint64_t(c.size - 1);
   } else {
     work.source = "runtime";
     work.name = item == kStore      ? "the store of an index"
@@ -59,8 +72,27 @@ void CudaCode::copied(bool in) {
     mark(in ? kCopiesIn : kCopiesOut);
 }
 
+void CudaCode::collectiveBegins(int32_t number, CudaDevice::Stream stream) {
+  if (!timing)
+    return;
+  sent.push_back({kFirstCollective + number, round, device.createEvent(),
+                  device.createEvent()});
+  device.record(sent.back().begin, stream);
+}
+
+void CudaCode::collectiveEnds(CudaDevice::Stream stream) {
+  if (timing)
+    device.record(sent.back().end, stream);
+}
+
+void CudaCode::collectiveAwaited(int32_t number) {
+  if (timing)
+    mark(kFirstWait + number);
+}
+
 void CudaCode::startClock() {
   marked.clear();
+  round = -1;
   // Made beforehand, so that the queue does not run dry while they are made.
   constexpr size_t some = 4096;
   while (marks.size() < some)
@@ -74,6 +106,7 @@ void CudaCode::startTimes() {
   if (!clockRuns)
     startClock();
   timing = true;
+  ++round;
   mark(kPause);
 }
 
@@ -82,7 +115,7 @@ std::vector<DeviceSpan> CudaCode::takeSpans() {
   device.synchronize("the timed steps");
   std::vector<DeviceSpan> spans;
   double at = 0;
-  int32_t round = -1;
+  round = -1;
   for (size_t i = 0; i < marked.size(); ++i) {
     double milliseconds = device.elapsed(marks[i], marks[i + 1]);
     if (marked[i] == kPause)
@@ -91,6 +124,13 @@ std::vector<DeviceSpan> CudaCode::takeSpans() {
       spans.push_back({marked[i], round, at, milliseconds});
     at += milliseconds;
   }
+  for (const Sent &it : sent) {
+    spans.push_back({it.item, it.round, device.elapsed(marks[0], it.begin),
+                     device.elapsed(it.begin, it.end), /*isCollective=*/true});
+    device.destroyEvent(it.begin);
+    device.destroyEvent(it.end);
+  }
+  sent.clear();
   return spans;
 }
 

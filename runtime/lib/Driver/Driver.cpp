@@ -458,14 +458,14 @@ bool startsRanks(const blurt_program &program, CommonOptions &options,
   return false;
 }
 
-int parseAndRun(const blurt_program &program, int argc, char **argv) {
+int parseAndRun(const blurt_program &program, int argc, char **argv,
+                std::unique_ptr<World> &world) {
   CLI::App app(std::string(program.name) + ", compiled by BluTrain");
   app.require_subcommand(1);
   TrainOptions train;
   EvalOptions eval;
   GenerateOptions generate;
   InfoOptions info;
-  std::unique_ptr<World> world;
   Unsupported unsupported;
   CLI::App *trainCommand = app.add_subcommand("train", "train the model");
   defineTrain(*trainCommand, train, unsupported, program);
@@ -569,13 +569,20 @@ SessionOptions CommonOptions::session() const {
 }
 
 int blurt::runProgram(const blurt_program &program, int argc, char **argv) {
-  try {
-    return parseAndRun(program, argc, argv);
-  } catch (const Error &error) {
+  std::unique_ptr<World> world;
+  auto fail = [&](const Error &error) {
+    // The others learn why, and none of them waits for this rank.
+    if (world)
+      world->fail(error.what(), error.exitCode());
     return report(error);
+  };
+  try {
+    return parseAndRun(program, argc, argv, world);
+  } catch (const Error &error) {
+    return fail(error);
   } catch (const std::bad_alloc &) {
-    return report(failure("out of host memory"));
+    return fail(failure("out of host memory"));
   } catch (const std::exception &error) {
-    return report(failure(error.what()));
+    return fail(failure(error.what()));
   }
 }

@@ -104,9 +104,6 @@ Evaluation Evaluator::evaluate() {
 }
 
 void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
-  if (!options.hellaswag.empty() && options.world)
-    throw badInput("--hellaswag: not supported by programs for several "
-                   "devices, expected one compiled without --mesh");
   if (!options.hellaswag.empty())
     return runHellaSwag(program, options);
   const blurt_entry &entry = requireEntry(program, "eval", "eval");

@@ -17,7 +17,7 @@ using namespace blurt;
 
 namespace {
 
-/// Scores endings, as many at a time as the entry has rows.
+/// Scores endings, as many at a time as the entry has rows on all ranks.
 class Scorer {
 public:
   Scorer(Session &session, const blurt_entry &entry, const HellaSwagFile &file)
@@ -25,6 +25,7 @@ public:
         tokens(findTensor(entry, BLURT_INPUT, "tokens")),
         targets(findTensor(entry, BLURT_INPUT, "targets")),
         losses(findTensor(entry, BLURT_OUTPUT, "token_loss")),
+        world(session.runContext().world), share(shareOf(world)),
         rows(uint64_t(entry.batch)), length(uint64_t(entry.seq)) {
     if (!tokens || !targets || !losses)
       throw badInput("--hellaswag: expected a model with inputs 'tokens' and "
@@ -50,25 +51,20 @@ public:
   std::vector<double> score() {
     uint64_t count = file.size() * HellaSwagFile::kEndings;
     std::vector<double> sums(count);
-    for (uint64_t first = 0; first < count; first += rows) {
-      uint64_t some = std::min(rows, count - first);
-      std::vector<uint64_t> begins(some);
-      auto *in = reinterpret_cast<int32_t *>(session.stage(*tokens));
-      auto *out = reinterpret_cast<int32_t *>(session.stage(*targets));
-      // What follows a text changes nothing before it.
-      std::fill_n(in, rows * length, 0);
-      std::fill_n(out, rows * length, 0);
-      for (uint64_t row = 0; row < some; ++row)
-        begins[row] = write(first + row, in + row * length, out + row * length);
-      session.run(entry);
-      std::vector<double> all =
-          session.readElements(*losses, 0, int64_t(some * length));
-      for (uint64_t row = 0; row < some; ++row) {
-        uint64_t begin = row * length + begins[row];
-        for (uint64_t i = 0, n = endingOf(first + row).count; i < n; ++i)
-          sums[first + row] += all[begin + i];
-      }
+    auto ranks = uint64_t(share.ranks);
+    for (uint64_t all = 0; all < count; all += rows * ranks) {
+      // Every rank makes every call, if only with padding.
+      uint64_t first = std::min(all + uint64_t(share.rank) * rows, count);
+      scoreRows(first, std::min(rows, count - first), sums);
     }
+    if (!world)
+      return sums;
+    std::vector<double> each(count * ranks);
+    world->gather(sums.data(), count * sizeof(double), each.data(),
+                  "collecting the endings' losses");
+    for (uint64_t i = 0; i < count; ++i)
+      sums[i] = each[i / rows % ranks * count + i];
+    shortened = world->sum(shortened, "counting cut contexts");
     return sums;
   }
 
@@ -80,6 +76,25 @@ public:
   }
 
 private:
+  void scoreRows(uint64_t first, uint64_t some, std::vector<double> &sums) {
+    std::vector<uint64_t> begins(some);
+    auto *in = reinterpret_cast<int32_t *>(session.stage(*tokens));
+    auto *out = reinterpret_cast<int32_t *>(session.stage(*targets));
+    // What follows a text changes nothing before it.
+    std::fill_n(in, rows * length, 0);
+    std::fill_n(out, rows * length, 0);
+    for (uint64_t row = 0; row < some; ++row)
+      begins[row] = write(first + row, in + row * length, out + row * length);
+    session.run(entry);
+    std::vector<double> all =
+        session.readElements(*losses, 0, int64_t(some * length));
+    for (uint64_t row = 0; row < some; ++row) {
+      uint64_t begin = row * length + begins[row];
+      for (uint64_t i = 0, n = endingOf(first + row).count; i < n; ++i)
+        sums[first + row] += all[begin + i];
+    }
+  }
+
   /// Writes context and ending, and returns where the loss of the ending's
   /// first token is.
   uint64_t write(uint64_t index, int32_t *in, int32_t *out) {
@@ -105,6 +120,8 @@ private:
   const blurt_entry &entry;
   const HellaSwagFile &file;
   const blurt_tensor *tokens, *targets, *losses;
+  World *world;
+  Share share;
   uint64_t rows, length, shortened = 0;
 };
 
@@ -118,9 +135,11 @@ void blurt::runHellaSwag(const blurt_program &program,
   Session session(program, options.session());
   Scorer scorer(session, entry, file);
   loadParameters(options.weights, program, session.arena(), session.pool());
-  if (!options.metrics.empty())
+  if (!options.metrics.empty() && options.leads())
     checkWritable("--metrics", options.metrics, 256, /*device=*/true);
   std::vector<double> sums = scorer.score();
+  if (!options.leads())
+    return;
   reportMemoryCheck(session);
   uint64_t right = 0, rightByMean = 0;
   for (size_t i = 0; i < file.size(); ++i) {

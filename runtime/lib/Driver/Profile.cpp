@@ -38,6 +38,11 @@ void Profile::after(int64_t step) {
     return;
   Clock::time_point from = Clock::now();
   spans = session.code()->takeSpans();
+  auto beside =
+      std::find_if(spans.begin(), spans.end(),
+                   [](const DeviceSpan &span) { return span.isCollective; });
+  collectives.assign(beside, spans.end());
+  spans.erase(beside, spans.end());
   host("wait for the device", step, from);
   running = false;
 }
@@ -118,6 +123,14 @@ void Profile::print() {
   std::printf("%10.3f %6s %6llu %s  in all\n", all.milliseconds / double(count),
               "", perStep(all.count),
               rates(bytes, flops, all.milliseconds).c_str());
+  for (const KernelTime &time : session.code()->sumUp(collectives))
+    std::printf("%10.3f %6s %6llu %s  %s  (%s)\n",
+                time.milliseconds / double(count), "beside",
+                perStep(time.count),
+                rateColumns(double(time.work.bytes) * double(time.count),
+                            time.milliseconds, 0, 1e9)
+                    .c_str(),
+                time.work.name.c_str(), time.work.source.c_str());
   if (ceilings.bytesPerSecond > 0)
     std::printf("ceiling: %.1f GB/s, a %s\n", ceilings.bytesPerSecond * 1e-9,
                 ceilings.copy.c_str());
@@ -148,6 +161,8 @@ void Profile::write(const std::string &path,
   name("process_name", Device, 0, session.device()->description());
   name("thread_name", Device, 1, "kernels");
   name("thread_name", Device, 2, "steps");
+  if (!collectives.empty())
+    name("thread_name", Device, 3, "collectives");
   name("process_name", Host, 0, "host");
   name("thread_name", Host, 1, "training loop");
   auto span = [&](int process, int thread, const std::string &text,
@@ -182,6 +197,15 @@ void Profile::write(const std::string &path,
       args["bytes"] = work.bytes;
     if (work.flops)
       args["flops"] = work.flops;
+    events.push_back(std::move(event));
+  }
+  for (const DeviceSpan &s : collectives) {
+    DeviceWork work = session.code()->describe(s.item);
+    ordered_json event =
+        span(Device, 3, work.source, "collective", s.start, s.milliseconds);
+    event["args"]["step"] = first + s.round;
+    event["args"]["call"] = work.name;
+    event["args"]["bytes"] = work.bytes;
     events.push_back(std::move(event));
   }
   for (size_t i = 0, next; i < spans.size(); i = next) {

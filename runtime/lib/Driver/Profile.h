@@ -52,7 +52,7 @@ private:
   bool running = false;
   Clock::time_point zero;
   std::vector<HostSpan> hostSpans;
-  std::vector<DeviceSpan> spans;
+  std::vector<DeviceSpan> spans, collectives;
   DeviceCeilings ceilings;
   int64_t usualStep = -1; ///< a late one before those that are timed
   double usualSeconds = 0;

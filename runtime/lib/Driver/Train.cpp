@@ -201,7 +201,7 @@ private:
       Pending step = pending.front();
       pending.pop_front();
       Result result = readStep(step, progress);
-      record(step.step, result);
+      record(step.step, step.call, result);
       StepReport numbers{step.step,    result.loss,     result.rate,
                          std::nullopt, tokensPerStep(), result.seconds};
       if (gradNorm)
@@ -588,7 +588,7 @@ private:
     file.commit();
   }
 
-  void record(int64_t step, const Result &result) {
+  void record(int64_t step, uint64_t call, const Result &result) {
     if (options.metrics.empty())
       return;
     nlohmann::ordered_json line;
@@ -604,11 +604,9 @@ private:
     line["step_ms"] = result.seconds * 1e3;
     line["tokens_per_s"] = double(tokensPerStep()) / result.seconds;
     if (options.world) {
-      // Of this step alone; steps are retired one after the other.
-      TransferCounts now = options.world->counts();
-      line["collective_calls"] = now.calls - counted.calls;
-      line["collective_bytes"] = now.bytes - counted.bytes;
-      counted = now;
+      const TransferCounts &sent = session->transfers(call);
+      line["collective_calls"] = sent.calls;
+      line["collective_bytes"] = sent.bytes;
     }
     addCounters(line, result.counters);
     if (session->device())
@@ -689,7 +687,6 @@ private:
   OutlierLimits outliers;
   int64_t skippedSteps = 0;
   WholeState whole;
-  TransferCounts counted;
   std::vector<uint64_t> lastCounters;
   std::unique_ptr<Batches> data;
   std::optional<Session> session;

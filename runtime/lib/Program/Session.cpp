@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <limits>
 
 using namespace blurt;
@@ -64,7 +65,8 @@ Session::Session(const blurt_program &program, const SessionOptions &options)
 void Session::startDevice(const SessionOptions &options) {
   cuda->book("arena");
   if (context.world) {
-    context.world->setTransport(createNcclTransport(*cuda, *context.world));
+    context.world->setTransport(
+        createNcclTransport(*cuda, deviceCode.get(), *context.world));
     cuda->book("NCCL");
   }
   deviceCode->prepareProducts(base + table.device->workspace_offset,
@@ -88,6 +90,9 @@ Session::~Session() {
   if (cuda) {
     // Work in the queue still reads the buffers. If it failed, that has been
     // reported.
+    // After an error it may be in collectives that others do not come to.
+    if (context.world && std::uncaught_exceptions() > 0)
+      context.world->abandon();
     try {
       cuda->synchronize("the end of the program");
     } catch (const Error &) {
@@ -208,19 +213,27 @@ void Session::runEntry(const blurt_entry &entry) {
   if (!cuda)
     return plain();
   size_t index = size_t(&entry - table.entries);
+  TransferCounts before =
+      context.world ? context.world->counts() : TransferCounts();
   std::unique_ptr<CudaGraph> &graph = graphs[index];
   // Reports of a debug build are not the queue's, and times are by launch.
   if (useGraphs && !context.hasShadow() && !context.finiteCheck &&
       !deviceCode->times()) {
-    if (!graph && plainRuns[index] > 0)
+    if (!graph && plainRuns[index].count > 0)
       graph =
           std::make_unique<CudaGraph>(*cuda, *deviceCode, entry.name, plain);
-    if (graph)
+    if (graph) {
+      // What a capture counted was not done.
+      if (context.world)
+        context.world->setCounts(before + plainRuns[index].sent);
       return graph->launch();
+    }
   }
   plain();
   deviceCode->rethrow();
-  ++plainRuns[index];
+  ++plainRuns[index].count;
+  if (context.world)
+    plainRuns[index].sent = context.world->counts() - before;
 }
 
 uint64_t Session::queue(const blurt_entry &entry) {
@@ -235,12 +248,17 @@ uint64_t Session::queue(const blurt_entry &entry) {
   if (cuda) {
     layout = &layouts[size_t(&entry - table.entries)];
     std::byte *buffer = buffers[call % kBuffers];
+    if (context.world)
+      context.world->transport()->beginCall();
     cuda->record(began[call % kEvents]);
     for (const Transfer &t : layout->in)
       cuda->upload(base + t.offset, buffer + t.staged, t.bytes);
     if (!layout->in.empty())
       deviceCode->copied(/*in=*/true);
   }
+  TransferCounts before;
+  if (context.world)
+    before = context.world->counts();
   runEntry(entry);
   if (cuda) {
     std::byte *buffer = buffers[call % kBuffers];
@@ -248,8 +266,12 @@ uint64_t Session::queue(const blurt_entry &entry) {
       cuda->download(buffer + t.staged, base + t.offset, t.bytes);
     if (!layout->out.empty())
       deviceCode->copied(/*in=*/false);
+    if (context.world)
+      context.world->transport()->endCall();
     cuda->record(ended[call % kEvents]);
   }
+  if (context.world)
+    transferred[call % kEvents] = context.world->counts() - before;
   ++calls;
   if (!context.hasShadow())
     return call;
@@ -263,11 +285,9 @@ uint64_t Session::queue(const blurt_entry &entry) {
 void Session::finish(uint64_t call) {
   if (!cuda || call < finished)
     return;
-  // A rank that waits for another in the queue would wait for ever.
-  if (context.world)
-    context.world->await([&] { return cuda->passed(ended[call % kEvents]); },
-                         "the collectives of a call");
   cuda->wait(ended[call % kEvents]);
+  if (context.world)
+    context.world->requireWhole();
   finished = call + 1;
 }
 

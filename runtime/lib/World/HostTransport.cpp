@@ -10,11 +10,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "blurt/Convert.h"
+#include "blurt/Cuda.h"
 #include "blurt/Program.h"
 #include "blurt/World.h"
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 
 using namespace blurt;
 
@@ -22,11 +24,39 @@ namespace {
 
 class HostTransport : public Transport {
 public:
-  explicit HostTransport(World &world) : world(world) {}
+  explicit HostTransport(World &world)
+      : world(world), isLate(environmentFlag("BLURT_LATE_COLLECTIVES")) {}
 
   std::string name() const override { return world.channelName(); }
 
-  void run(const blurt_collective &collective, void *const *args) override {
+  void start(int32_t number, const blurt_collective &collective,
+             void *const *args) override {
+    if (!isLate || collective.kind == BLURT_LOCAL_SHARD)
+      return run(collective, args);
+    late.push_back(
+        {number, &collective, {args, args + 2 * collective.num_values}});
+  }
+
+  void wait(int32_t number) override {
+    // It may have run before a later one that was waited for.
+    auto found = std::find_if(late.begin(), late.end(), [&](const Started &s) {
+      return s.number == number;
+    });
+    for (auto left = found == late.end() ? 0 : found - late.begin() + 1;
+         left > 0; --left) {
+      run(*late.front().collective, late.front().args.data());
+      late.pop_front();
+    }
+  }
+
+private:
+  struct Started {
+    int32_t number;
+    const blurt_collective *collective;
+    std::vector<void *> args;
+  };
+
+  void run(const blurt_collective &collective, void *const *args) {
     void *const *outs = args + collective.num_values;
     switch (collective.kind) {
     case BLURT_REDUCE_SCATTER:
@@ -40,7 +70,6 @@ public:
     }
   }
 
-private:
   /// Elements of `rank`'s piece of a row that are there.
   static uint64_t present(const blurt_collective_value &value, int64_t rank) {
     return uint64_t(
@@ -94,7 +123,6 @@ private:
       int64_t peer = (world.rank() + step) % world.size();
       messages.push_back({peer, same ? mine : mine + uint64_t(peer) * bytes,
                           bytes, theirs + uint64_t(peer) * bytes, bytes});
-      world.count(bytes);
     }
     world.exchange(messages, collective.source);
   }
@@ -170,6 +198,8 @@ private:
   }
 
   World &world;
+  bool isLate;
+  std::deque<Started> late; ///< started and not run
   std::vector<std::byte> sent, received;
 };
 

@@ -12,12 +12,16 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <mutex>
 #include <netinet/in.h>
+#include <sstream>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -68,10 +72,76 @@ LaunchedRank blurt::findLaunchedRank() {
             std::max<int64_t>(0, numberOf(names.localRank)),
             std::max<int64_t>(1, numberOf(names.localSize)),
             names.launcher,
+            names.rank,
             mpi};
   }
   return {};
 }
+
+namespace {
+
+/// Ends the process if the library's own start takes too long, which waits for
+/// ranks without an end. The others are not known yet: those beside this one
+/// are found among the children of who started it.
+class StartLimit {
+public:
+  StartLimit(double timeout, const char *variable)
+      : variable(std::string(variable) + "="), thread([this, timeout] {
+          std::unique_lock<std::mutex> guard(lock);
+          if (!started.wait_for(guard, std::chrono::duration<double>(timeout),
+                                [this] { return done; }))
+            end(timeout);
+        }) {}
+  ~StartLimit() {
+    {
+      std::lock_guard<std::mutex> guard(lock);
+      done = true;
+    }
+    started.notify_all();
+    thread.join();
+  }
+
+private:
+  [[noreturn]] void end(double timeout) const {
+    std::string names;
+    std::error_code ignored;
+    for (const auto &entry :
+         std::filesystem::directory_iterator("/proc", ignored)) {
+      std::string stat = textOf(entry.path() / "stat");
+      size_t name = stat.rfind(')');
+      if (name == std::string::npos)
+        continue;
+      char state = '?';
+      long parent = 0;
+      std::sscanf(stat.c_str() + name + 1, " %c %ld", &state, &parent);
+      std::string environment = '\0' + textOf(entry.path() / "environ");
+      size_t at = environment.find('\0' + variable);
+      if (parent != ::getppid() || (state != 'T' && state != 't') ||
+          at == std::string::npos)
+        continue;
+      names += (names.empty() ? "rank " : ", rank ") +
+               std::string(environment.c_str() + at + 1 + variable.size()) +
+               " (process " + entry.path().filename().string() + ") is stopped";
+    }
+    std::fprintf(
+        stderr, "error: %s in the start of all ranks, for %g s (--timeout)\n",
+        names.empty() ? "not all ranks have come" : names.c_str(), timeout);
+    ::_exit(ExitFailure);
+  }
+  static std::string textOf(const std::filesystem::path &path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  std::string variable;
+  std::mutex lock;
+  std::condition_variable started;
+  bool done = false;
+  std::thread thread; ///< goes first
+};
+
+} // namespace
 
 std::unique_ptr<World> World::join(const blurt_program &program,
                                    double timeout) {
@@ -97,6 +167,7 @@ std::unique_ptr<World> World::join(const blurt_program &program,
                    std::to_string(found.size) + " from " + found.launcher);
   std::unique_ptr<Channel> channel;
   if (found.mpi) {
+    StartLimit limit(timeout, found.variable);
     channel = openMpiChannel();
     if (channel->size() != found.size)
       throw badInput("MPI sees " + std::to_string(channel->size()) +
@@ -209,7 +280,8 @@ static int superviseForked(const std::string &self, int64_t count,
       std::fprintf(stderr, "error: rank %zu ended with %s %d\n", rank,
                    WIFSIGNALED(status) ? "signal" : "exit code",
                    WIFSIGNALED(status) ? WTERMSIG(status) : its);
-      killAt = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+      killAt =
+          std::chrono::steady_clock::now() + std::chrono::milliseconds(2500);
     }
   }
   return code;
@@ -241,7 +313,7 @@ int blurt::superviseRanks(const blurt_program &program, int64_t count, int argc,
     ::setenv(name, "1", 1);
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   // Time to say which rank it was before all are killed.
-  ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "3", 0);
+  ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "2", 0);
   pid_t child = ::fork();
   if (child < 0)
     throw failure(std::string("--devices: cannot start mpirun: ") +

@@ -12,6 +12,7 @@
 #include "blurt/Error.h"
 #include "blurt/World.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
@@ -62,13 +63,13 @@ void sendAll(int socket, const void *data, size_t bytes) {
     if (sent < 0 && errno == EINTR)
       continue;
     if (sent <= 0)
-      failFrom("cannot send to another rank");
+      failFrom("cannot send to another rank at the start");
     from += sent;
     bytes -= size_t(sent);
   }
 }
 
-void receiveAll(int socket, void *data, size_t bytes) {
+void receiveAll(int socket, void *data, size_t bytes, const std::string &who) {
   auto *to = static_cast<char *>(data);
   while (bytes > 0) {
     ssize_t got = ::recv(socket, to, bytes, 0);
@@ -76,11 +77,22 @@ void receiveAll(int socket, void *data, size_t bytes) {
       continue;
     if (got == 0)
       errno = ECONNRESET;
+    if (got < 0 && errno == EAGAIN)
+      errno = ETIMEDOUT;
     if (got <= 0)
-      failFrom("cannot receive from another rank");
+      failFrom("cannot receive from " + who + " at the start");
     to += got;
     bytes -= size_t(got);
   }
+}
+
+void limitReceiving(const Socket &socket, Clock::time_point deadline) {
+  auto left = std::max<int64_t>(
+      1000, std::chrono::duration_cast<std::chrono::microseconds>(deadline -
+                                                                  Clock::now())
+                .count());
+  timeval wait = {time_t(left / 1000000), suseconds_t(left % 1000000)};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
 }
 
 /// Listens at `port` of all addresses, or at one of the system's choice.
@@ -127,13 +139,14 @@ Socket connectTo(const std::string &host, int port,
   }
 }
 
+/// No socket if nobody came in time.
 Socket acceptFrom(const Socket &listener, Clock::time_point deadline) {
   while (true) {
     auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
                     deadline - Clock::now())
                     .count();
     if (left < 0)
-      throw failure("not all ranks have started in time (--timeout)");
+      return Socket();
     fd_set set;
     FD_ZERO(&set);
     FD_SET(listener.get(), &set);
@@ -181,7 +194,10 @@ public:
     } else {
       Socket leader = connectTo(host, port, deadline);
       sendAll(leader.get(), &mine, sizeof(mine));
-      receiveAll(leader.get(), all.data(), all.size() * sizeof(Hello));
+      // It answers when all are there, and says who is not when its time is up.
+      limitReceiving(leader, deadline + std::chrono::seconds(1));
+      receiveAll(leader.get(), all.data(), all.size() * sizeof(Hello),
+                 "rank 0");
       peers[0].socket = std::move(leader);
       for (int64_t i = 1; i < rank; ++i) {
         Socket socket =
@@ -240,7 +256,7 @@ public:
         peer.receiveLeft -= size_t(got);
       }
       open += (peer.sendLeft > 0) + (peer.receiveLeft > 0);
-      if (missing < 0 && peer.receiveLeft > 0)
+      if (missing < 0 && (peer.receiveLeft > 0 || peer.sendLeft > 0))
         missing = i;
     }
     return open;
@@ -270,17 +286,27 @@ private:
     return bytes < 0 && errno == EINTR;
   }
 
+  /// Ranks that have not come: those below this one are reached, not awaited.
+  [[noreturn]] void failAsMissing() const {
+    std::string names;
+    for (int64_t i = number + 1; i < count; ++i)
+      if (peers[size_t(i)].socket.get() < 0)
+        names += (names.empty() ? "rank " : ", rank ") + std::to_string(i);
+    throw failure(names + " has not started in time (--timeout)");
+  }
+
   void welcome(const Socket &listener, Clock::time_point deadline,
                std::vector<Hello> &all) {
     while (true) {
       Socket socket = acceptFrom(listener, deadline);
-      timeval wait = {5, 0};
-      ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+      if (socket.get() < 0)
+        failAsMissing();
+      limitReceiving(socket, Clock::now() + std::chrono::seconds(5));
       Hello its = {};
       sockaddr_in address = {};
       socklen_t length = sizeof(address);
       try {
-        receiveAll(socket.get(), &its, sizeof(its));
+        receiveAll(socket.get(), &its, sizeof(its), "another rank");
       } catch (const Error &) {
         continue; // not one of ours
       }

@@ -441,6 +441,22 @@ func.func @l3_size(%x: tensor<3xf32>) {
 
 // -----
 
+func.func @l5_shard(%x: tensor<8xf32>) {
+  // expected-error @+1 {{is an asynchronous local_shard, which sends nothing}}
+  %y = blurt.collective "local_shard" async %x axis = "dp" size = 2 : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @l5_ticket(%x: tensor<8xf32>) {
+  // expected-error @+1 {{has a ticket, expected none but on asynchronous collectives in memref form}}
+  %y = blurt.collective "reduce_scatter" async ticket 1 %x axis = "dp" size = 2 : (tensor<8xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @l4(%arena: memref<65536xi8>) {
   %x = blurt.slot %arena offset 0 : memref<65536xi8> -> memref<2x4xf32, strided<[8, 1]>>
   %y = blurt.slot %arena offset 256 : memref<65536xi8> -> memref<4xf32>

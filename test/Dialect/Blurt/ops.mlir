@@ -118,5 +118,11 @@ func.func @collective(%x: tensor<3x5xf32>, %p: tensor<2x3xf32>, %arena: memref<6
   %o = blurt.slot %arena offset 64 : memref<65536xi8> -> memref<8xf32>
   // CHECK: blurt.collective "local_shard" %{{.*}} into %{{.*}} axis = "dp" size = 2 : (memref<15xf32>, memref<8xf32>) -> ()
   blurt.collective "local_shard" %m into %o axis = "dp" size = 2 : (memref<15xf32>, memref<8xf32>) -> ()
+  // CHECK: blurt.collective "reduce_scatter" async %{{.*}} axis = "dp" size = 2 : (tensor<3x5xf32>) -> tensor<8xf32>
+  %c = blurt.collective "reduce_scatter" async %x axis = "dp" size = 2 : (tensor<3x5xf32>) -> tensor<8xf32>
+  // CHECK: blurt.collective "reduce_scatter" async ticket 4 %{{.*}} into %{{.*}} axis = "dp" size = 2 : (memref<15xf32>, memref<8xf32>) -> ()
+  blurt.collective "reduce_scatter" async ticket 4 %m into %o axis = "dp" size = 2 : (memref<15xf32>, memref<8xf32>) -> ()
+  // CHECK: blurt.wait 4
+  blurt.wait 4
   return
 }

@@ -2,10 +2,12 @@
 """Programs for several devices compute what one device computes.
 
 usage: distribution.py --bin DIR --part losses|zero|accum|optimizer|remat|evaluate|
-                       counts|start|checkpoints|classifier [--ranks N...]
+                       counts|start|variables|checkpoints|classifier|hellaswag|ahead
+                       [--ranks N...] [--loads N...]
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -13,21 +15,26 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
+from gatherize import gatherize  # noqa: E402
 from harness import Test, tokens  # noqa: E402
 
 PARTS = (
     *("losses", "zero", "accum", "optimizer", "remat", "evaluate"),
-    *("counts", "start", "checkpoints", "classifier"),
+    *("counts", "start", "variables", "checkpoints", "classifier", "hellaswag", "ahead"),
 )
+
+SIZES = (1, 2, 3, 4, 8)
 
 
 def add_options(parser):
     parser.add_argument("--part", choices=PARTS, required=True)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
+    parser.add_argument("--loads", type=int, nargs="+", default=SIZES)
 
 
 test = Test(__doc__, add_options)
 VOCAB, T, BATCH, STEPS = 61, 16, 24, 10
+STAGES = (0, 1, 2)
 model = test.gpt2(vocab=VOCAB, context=T)
 test.shard("data.bin", tokens(9000, VOCAB))
 COMMON = (f"--batch={BATCH}", f"--seq={T}", "--verify-plan")
@@ -37,6 +44,10 @@ def run(name, ranks, *flags, steps=STEPS, model=model, train=()):
     """Losses and weights of a program for so many ranks."""
     mesh = () if ranks == 1 else (f"--mesh=dp={ranks}",)
     program = test.compile(model, name, *COMMON, *mesh, *flags)
+    return execute(program, name, ranks, steps, train)
+
+
+def execute(program, name, ranks, steps=STEPS, train=()):
     start = () if ranks == 1 else ("--devices", ranks)
     lines, saved = test.train(program, *start, *train, steps=steps, out=name)
     for line in lines:
@@ -67,21 +78,61 @@ def losses():
 
 def zero():
     """The stages of ZeRO give the same bits."""
+    # More iterations than a ring has slots.
+    deep = test.gpt2("deep.mlir", vocab=VOCAB, context=T, layers=4)
     for ranks in test.options.ranks:
-        reference = run(f"z0-{ranks}", ranks)
-        for stage in (1, 2):
-            found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}")
+        reference = run(f"z0-{ranks}", ranks, model=deep)
+        for stage in STAGES[1:]:
+            found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}", model=deep)
             test.check(found[0] == reference[0], f"metrics, stage {stage}, {ranks}")
             test.check(found[1] == reference[1], f"weights, stage {stage}, {ranks}")
+        if ranks > 4:
+            continue
+        # Collectives that run as late as the waits allow give them too.
+        os.environ["BLURT_LATE_COLLECTIVES"] = "1"
+        for stage in STAGES:
+            name = f"z{stage}-{ranks}"
+            late = execute(test.path(name), f"late-{name}", ranks)
+            test.check(late[0] == reference[0], f"late metrics, stage {stage}, {ranks}")
+            test.check(late[1] == reference[1], f"late weights, stage {stage}, {ranks}")
+        del os.environ["BLURT_LATE_COLLECTIVES"]
+
+
+def ahead():
+    """Stacks that gather their parameters an iteration ahead compute the same."""
+    deep = test.gpt2("deep.mlir", vocab=VOCAB, context=T, layers=4)
+    flags = (f"--batch={BATCH}", f"--seq={T}", "--mesh=dp=3")
+    test.compile(deep, "whole.mlir", *flags, "--compile-to=shard")
+    with open(test.path("whole.mlir")) as file:
+        text = file.read()
+    end = text.index("blu.step @eval")
+    with open(test.path("pieces.mlir"), "w") as file:
+        file.write(gatherize(text[:end], 3) + text[end:])
+    found, calls = {}, {}
+    for name in ("whole", "pieces"):
+        test.compile(f"{name}.mlir", name, *flags, "--compile-from=shard")
+        found[name] = execute(test.path(name), name, 3)
+        calls[name] = test.lines(name + ".jsonl")[-1]["collective_calls"]
+    test.check(found["pieces"] == found["whole"], "gathers ahead")
+    # One for each of 4 iterations, forward and backward, and none more.
+    test.check(calls["pieces"] == calls["whole"] + 8, f"calls {calls}")
+    os.environ["BLURT_LATE_COLLECTIVES"] = "1"
+    late = execute(test.path("pieces"), "late", 3)
+    del os.environ["BLURT_LATE_COLLECTIVES"]
+    test.check(late == found["whole"], "gathers ahead, late")
 
 
 def accum():
     """Microbatches and ranks together are one batch."""
     expected, _ = run("k2", 1, "--accum=2", "--batch=12", "--loss-head-bytes=4096")
-    for stage in (0, 1, 2):
+    for stage in STAGES:
         flags = ("--accum=2", "--batch=12", "--loss-head-bytes=4096")
-        found, _ = run(f"k2z{stage}", 3, *flags, f"--zero={stage}")
-        close(found, expected, f"3 ranks, 2 microbatches, stage {stage}")
+        found = run(f"k2z{stage}", 3, *flags, f"--zero={stage}")
+        close(found[0], expected, f"3 ranks, 2 microbatches, stage {stage}")
+        os.environ["BLURT_LATE_COLLECTIVES"] = "1"
+        late = execute(test.path(f"k2z{stage}"), f"late{stage}", 3)
+        test.check(late == found, f"late, 2 microbatches, stage {stage}")
+        del os.environ["BLURT_LATE_COLLECTIVES"]
 
 
 def both_stages(name, *flags):
@@ -126,7 +177,7 @@ def evaluate():
 def counts():
     """Bytes and calls are what the formulas say."""
     for ranks in test.options.ranks:
-        for stage in (0, 1):
+        for stage in STAGES:
             name = f"c{ranks}{stage}"
             run(name, ranks, f"--zero={stage}", steps=3)
             line = test.lines(name + ".jsonl")[-1]
@@ -179,55 +230,78 @@ def start():
         "axis 'dp' of 5",
         test.tool("bt-compile"), model, *COMMON, "--mesh=dp=5", "-o", "x",
     )
-    # Variables as torchrun sets them start ranks without mpirun.
+
+
+def variables():
+    """Variables as torchrun and srun set them start ranks without mpirun."""
     program = test.compile(model, "tcp", *COMMON, "--mesh=dp=2")
-    ranks = [
-        subprocess.Popen(
-            [program, "train", "--data", "data.bin", "--steps", "3", "--lr", "1e-2",
-             "--quiet", "--metrics", "tcp.jsonl"],
-            env=dict(os.environ, RANK=str(rank), WORLD_SIZE="2",
-                     MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 9999)),
-            cwd=test.folder,
-        )
-        for rank in range(2)
-    ]
-    test.check([r.wait(timeout=100) for r in ranks] == [0, 0], "ranks by variables")
+    clean = {
+        k: v for k, v in os.environ.items()
+        if not k.startswith(("OMPI_", "PMIX_", "SLURM_"))
+    }
     expected, _ = run("mpi", 2, steps=3)
-    found = test.lines("tcp.jsonl")
-    test.check(
-        [line["loss"] for line in found] == [line["loss"] for line in expected],
-        "losses by TCP and by MPI",
-    )
+    launchers = {
+        "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+        "srun": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
+                 "SLURM_NTASKS_PER_NODE"),
+    }
+    for number, (launcher, names) in enumerate(launchers.items()):
+        port = str(20000 + 2 * (os.getpid() % 5000) + number)
+        common = dict(clean, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        if launcher == "srun":
+            common["SLURM_STEP_ID"] = "0"
+        out = launcher + ".jsonl"
+        ranks = [
+            subprocess.Popen(
+                [program, "train", "--data", "data.bin", "--steps", "3", "--lr",
+                 "1e-2", "--quiet", "--metrics", out],
+                env=dict(common, **dict(zip(names, (str(rank), "2", str(rank), "2")))),
+                cwd=test.folder,
+            )
+            for rank in range(2)
+        ]
+        codes = [rank.wait(timeout=100) for rank in ranks]
+        test.check(codes == [0, 0], f"ranks by {launcher}: exit codes {codes}")
+        test.check(
+            [line["loss"] for line in test.lines(out)]
+            == [line["loss"] for line in expected],
+            f"losses by variables of {launcher} and by mpirun",
+        )
+    # A job of Slurm that srun has not started a step of is one process.
+    job = dict(clean, SLURM_PROCID="0", SLURM_NTASKS="2")
+    test.refuse("is for 2 devices: start it with --devices 2", program, "train",
+                "--data", "data.bin", "--steps", 1, "--lr", "1e-3", env=job)
 
 
 def checkpoints():
-    """A checkpoint of one plan goes on under any other, to the same losses."""
-    plans = {
-        "one": (1, ()),
-        "two": (2, ("--zero=1",)),
-        "three": (3, ("--zero=2",)),
-        "four": (4, ()),
-    }
-    programs = {}
-    for name, (ranks, flags) in plans.items():
-        mesh = (f"--mesh=dp={ranks}",) if ranks > 1 else ()
-        flags = (f"--batch={BATCH}", f"--seq={T}", *mesh, *flags)
-        start = ("--devices", ranks) if ranks > 1 else ()
-        programs[name] = (test.compile(model, name, *flags), start)
+    """A checkpoint of so many ranks goes on under any number, to the same losses."""
+    # Stages take turns, so that each pair of numbers has another pair of stages.
+    def plan(ranks, turn):
+        stage = STAGES[turn % len(STAGES)]
+        mesh = (f"--mesh=dp={ranks}", f"--zero={stage}") if ranks > 1 else ()
+        name = f"n{ranks}z{stage}"
+        if not os.path.exists(test.path(name)):
+            test.compile(model, name, f"--batch={BATCH}", f"--seq={T}", *mesh)
+        return test.path(name), ("--devices", ranks) if ranks > 1 else ()
 
-    def train(name, folder, steps):
-        program, start = programs[name]
-        folder = ("--checkpoint-dir", folder, "--resume")
-        return test.train(program, *start, *folder, steps=steps, out="part")[0]
+    def train(of, folder, steps, *flags):
+        program, start = of
+        flags = ("--checkpoint-dir", folder, *flags)
+        return test.train(program, *start, *flags, steps=steps, out=folder)[0]
 
-    program, _ = programs["one"]
-    expected, _ = test.train(program, steps=6, out="whole")
-    for first, second in (("one", "two"), ("two", "three"), ("three", "one"),
-                          ("two", "four")):
-        folder = f"{first}-{second}"
-        train(first, folder, 3)
-        # The metrics go on in the file of the first part.
-        close(train(second, folder, 6), expected, f"{first}, then {second}")
+    expected, _ = test.train(plan(1, 0)[0], steps=6, out="whole")
+    for saved in test.options.ranks:
+        turn = SIZES.index(saved)
+        train(plan(saved, turn), "saved", 3)
+        for second in test.options.loads:
+            folder = f"{saved}-{second}"
+            shutil.copytree(test.path("saved"), test.path(folder))
+            shutil.copy(test.path("saved.jsonl"), test.path(folder + ".jsonl"))
+            # The metrics go on in the file of the first part.
+            of = plan(second, turn + SIZES.index(second))
+            close(train(of, folder, 6, "--resume"), expected,
+                  f"{saved} ranks, then {second}")
+        shutil.rmtree(test.path("saved"))
 
 
 def classifier():
@@ -254,6 +328,39 @@ def classifier():
     for found in losses[1:]:
         close(found, losses[0], "classifier")
     test.check(len(set(accuracies)) == 1, f"accuracies {accuracies}")
+
+
+def hellaswag():
+    """Questions are shared among the ranks, and answered as by one."""
+    rng = np.random.default_rng(2)
+    words, count = [], 11
+    for number in range(count):
+        # Contexts of all lengths, of which some lose their beginning.
+        context = rng.integers(0, VOCAB, int(rng.integers(1, T)))
+        example = [65535, 0, number, int(rng.integers(4)), 4, len(context), *context]
+        for _ in range(4):
+            ending = rng.integers(0, VOCAB, int(rng.integers(1, 7)))
+            example += [len(ending), *ending]
+        example[1] = 2 * len(example)
+        words += example
+    header = np.zeros(256, "<i4")
+    header[:4] = 20240522, 1, count, 0
+    with open(test.path("questions.bin"), "wb") as file:
+        file.write(header.tobytes() + np.array(words, "<u2").tobytes())
+    found = {}
+    for ranks in (1, *test.options.ranks):
+        mesh = (f"--mesh=dp={ranks}",) if ranks > 1 else ()
+        program = test.compile(model, f"h{ranks}", "--batch=6", f"--seq={T}", *mesh)
+        start = ("--devices", ranks) if ranks > 1 else ()
+        if ranks == 1:
+            test.train(program, steps=5)
+        done = test.run(program, "eval", "--hellaswag", "questions.bin", "--weights",
+                        "run.safetensors", "--metrics", "h.jsonl", *start)
+        notes = [line for line in done.stderr.decode().splitlines() if "note" in line]
+        found[ranks] = (test.lines("h.jsonl"), done.stdout, notes)
+    test.check("lose their beginning" in str(found[1]), f"notes: {found[1]}")
+    for ranks in test.options.ranks:
+        test.check(found[ranks] == found[1], f"{found[ranks]}, expected {found[1]}")
 
 
 {name: globals()[name] for name in PARTS}[test.options.part]()

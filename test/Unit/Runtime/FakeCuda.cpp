@@ -12,15 +12,24 @@
 // copy on the device 1 µs for each MB. A capture keeps what is queued for the
 // launches of its graph; 64 KiB of the device are a graph's.
 //
+// What is queued in another stream than the first runs as late as it may too,
+// when the first waits for an event behind it, or with FAKE_CUDA_EARLY as early
+// as it may: if both give the same, streams wait where they have to.
+//
 //   FAKE_CUDA_VERSION     of the driver (13000)
 //   FAKE_CUDA_ARCH        compute capability × 10 (90)
 //   FAKE_CUDA_DEVICES     how many (1)
 //   FAKE_CUDA_MEMORY      bytes of a device (1 GiB)
 //   FAKE_CUDA_FAIL        name:n:code, the n-th call of a function fails, or
 //                         with 0 every one
-//   FAKE_CUDA_LATE        symbol of a kernel that fails when it runs
+//   FAKE_CUDA_LATE        symbol of a kernel that fails when it runs; with
+//                         FAKE_CUDA_LATE_RANK of that rank only
+//   FAKE_CUDA_HANG        RANK:SYMBOL:N:SIGNAL: the N-th run of a kernel on
+//                         the rank RANK never ends, and raises a signal unless
+//                         that is 0
 //   FAKE_CUDA_SPOIL       symbol of a kernel whose launch invalidates a capture
 //   FAKE_CUDA_LOG         file to append what happens to
+//   FAKE_CUDA_EARLY       run what is in other streams first
 //   FAKE_CUBLASLT_VERSION of cuBLASLt (130002)
 //
 //===----------------------------------------------------------------------===//
@@ -28,6 +37,8 @@
 #include "FakeKernel.h"
 #include "blurt/Convert.h"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +50,7 @@
 #include <memory>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -90,17 +102,48 @@ bool isIn(const std::map<uintptr_t, Range> &ranges, const void *address) {
   return it != ranges.begin() && at < (--it)->first + it->second.bytes;
 }
 
-using Work = std::function<void()>;
-using FakeGraph = std::vector<Work>;
-std::deque<Work> stream;
+struct Work {
+  std::function<void()> run;
+  std::function<bool()> isReady; ///< null if always
+  bool isOutside = false;        ///< what it waits for is not in a stream
+};
+using Stream = std::deque<Work>;
+/// What queues the work of a graph, as it was queued in the capture.
+using FakeGraph = std::vector<std::function<void()>>;
+Stream stream, otherStream;
 FakeGraph *captured = nullptr; ///< not null in a capture
 bool spoiled = false;          ///< the capture
+/// Work of a capture in the other stream, and how much of that the first one
+/// has waited for.
+int forked = 0, joined = 0;
 
-void enqueue(Work work) {
+void queueNow(const std::function<void()> &queue) {
   if (captured)
-    captured->push_back(std::move(work));
+    captured->push_back(queue);
   else
-    stream.push_back(std::move(work));
+    queue();
+}
+void enqueue(std::function<void()> run, void *handle = &stream,
+             std::function<bool()> isReady = nullptr) {
+  auto *where = static_cast<Stream *>(handle);
+  if (captured && where == &otherStream)
+    ++forked;
+  queueNow([=] { where->push_back({run, isReady, isReady != nullptr}); });
+}
+
+std::map<std::string, int> kernelRuns;
+/// Whether the next run of a kernel is the one that never ends.
+bool hangs(const std::string &symbol) {
+  static int raised = 0;
+  const char *text = std::getenv("FAKE_CUDA_HANG"), *rank = std::getenv("RANK");
+  std::string wanted = rank ? rank : "";
+  wanted += ":" + symbol + ":" + std::to_string(kernelRuns[symbol] + 1) + ":";
+  if (!text || std::strncmp(text, wanted.c_str(), wanted.size()) != 0)
+    return false;
+  int signal = std::atoi(text + wanted.size());
+  if (signal && raised++ == 0)
+    raise(signal);
+  return true;
 }
 double now = 0; ///< microseconds
 int sticky = 0;
@@ -113,10 +156,30 @@ void protect(int how) {
 /// Runs what is queued until `until` holds.
 int drain(const std::function<bool()> &until = nullptr) {
   protect(PROT_READ | PROT_WRITE);
-  while (!stream.empty() && !sticky && !(until && until())) {
-    std::function<void()> next = std::move(stream.front());
-    stream.pop_front();
-    next();
+  auto canRun = [](const Stream &queue) {
+    return !queue.empty() &&
+           (!queue.front().isReady || queue.front().isReady());
+  };
+  bool isEarly = std::getenv("FAKE_CUDA_EARLY");
+  while (!(stream.empty() && (!isEarly || otherStream.empty())) && !sticky &&
+         !(until && until())) {
+    bool otherFirst = canRun(otherStream) && (isEarly || !canRun(stream));
+    Stream &queue = otherFirst ? otherStream : stream;
+    auto waitsOutside = [](const Stream &queue) {
+      return !queue.empty() && queue.front().isOutside;
+    };
+    if (!canRun(queue) && (waitsOutside(stream) || waitsOutside(otherStream))) {
+      usleep(200);
+      continue;
+    }
+    // Streams that wait for each other would do so for ever.
+    if (!canRun(queue)) {
+      sticky = 999;
+      break;
+    }
+    Work next = std::move(queue.front());
+    queue.pop_front();
+    next.run();
   }
   protect(PROT_NONE);
   return sticky;
@@ -127,8 +190,11 @@ void *pointer(unsigned long long address) {
 }
 
 struct FakeEvent {
+  unsigned flags = 0;
   double at = 0;
   int queued = 0;
+  int records = 0, passed = 0;
+  int covers = 0; ///< of the other stream's work in a capture
 };
 
 struct FakeFunction {
@@ -137,16 +203,16 @@ struct FakeFunction {
   int dynamicLimit = 48 * 1024;
 };
 
-void copyLater(void *to, const void *from, size_t bytes) {
+void copyLater(void *to, const void *from, size_t bytes, void *handle) {
   bool late = isIn(deviceMemory, from) || isIn(pinnedMemory, from);
   if (late) {
-    enqueue([=] { std::memcpy(to, from, bytes); });
+    enqueue([=] { std::memcpy(to, from, bytes); }, handle);
     return;
   }
   // The driver has taken its copy of ordinary memory when it returns.
   std::vector<char> held(static_cast<const char *>(from),
                          static_cast<const char *>(from) + bytes);
-  enqueue([=] { std::memcpy(to, held.data(), held.size()); });
+  enqueue([=] { std::memcpy(to, held.data(), held.size()); }, handle);
 }
 
 } // namespace
@@ -248,7 +314,7 @@ int cuTensorMapEncodeTiled(FakeMap *map, int type, uint32_t rank, void *address,
   return 0;
 }
 int cuLaunchKernel(void *handle, unsigned, unsigned, unsigned, unsigned,
-                   unsigned, unsigned, unsigned shared, void *,
+                   unsigned, unsigned, unsigned shared, void *where,
                    void **parameters, void **) {
   FAIL_IF_WANTED("cuLaunchKernel");
   auto *function = static_cast<FakeFunction *>(handle);
@@ -266,17 +332,25 @@ int cuLaunchKernel(void *handle, unsigned, unsigned, unsigned, unsigned,
     args.push_back(&map);
   note("launch " + function->name);
   const char *late = std::getenv("FAKE_CUDA_LATE");
-  bool fails = late && function->name == late;
+  const char *lateRank = std::getenv("FAKE_CUDA_LATE_RANK");
+  bool fails = late && function->name == late &&
+               (!lateRank || std::string(lateRank) == std::getenv("RANK"));
   const char *spoil = std::getenv("FAKE_CUDA_SPOIL");
   spoiled |= spoil && function->name == spoil;
-  enqueue([=] {
-    now += 2;
-    if (fails)
-      sticky = 700;
-    else
-      function->kernel->run(args.data());
-    (void)maps;
-  });
+  std::function<bool()> isReady;
+  if (std::getenv("FAKE_CUDA_HANG"))
+    isReady = [=] { return !hangs(function->name); };
+  enqueue(
+      [=] {
+        now += 2;
+        ++kernelRuns[function->name];
+        if (fails)
+          sticky = 700;
+        else
+          function->kernel->run(args.data());
+        (void)maps;
+      },
+      where, isReady);
   return 0;
 }
 
@@ -284,7 +358,32 @@ int cuStreamCreate(void **made, unsigned flags) {
   *made = &stream;
   return flags == 1 ? 0 : 1;
 }
-int cuStreamDestroy_v2(void *) { return 0; }
+int cuStreamCreateWithPriority(void **made, unsigned flags, int priority) {
+  FAIL_IF_WANTED("cuStreamCreateWithPriority");
+  *made = &otherStream;
+  return flags == 1 && priority == -5 ? 0 : 1;
+}
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return 0;
+}
+int cuStreamDestroy_v2(void *handle) {
+  static_cast<Stream *>(handle)->clear();
+  return 0;
+}
+int cuStreamWaitEvent(void *where, void *handle, unsigned flags) {
+  FAIL_IF_WANTED("cuStreamWaitEvent");
+  auto *event = static_cast<FakeEvent *>(handle);
+  if (where == &stream)
+    joined = std::max(joined, event->covers);
+  queueNow([=] {
+    // The last record before the call counts.
+    static_cast<Stream *>(where)->push_back(
+        {[] {}, [=, last = event->records] { return event->passed >= last; }});
+  });
+  return flags ? 1 : 0;
+}
 int cuStreamSynchronize(void *) {
   if (captured)
     return 900;
@@ -298,6 +397,7 @@ int cuStreamBeginCapture_v2(void *, int mode) {
   note("capture");
   captured = new FakeGraph;
   spoiled = false;
+  forked = joined = 0;
   return 0;
 }
 int cuStreamEndCapture(void *, void **graph) {
@@ -306,11 +406,11 @@ int cuStreamEndCapture(void *, void **graph) {
     return 1;
   *graph = captured;
   captured = nullptr;
-  if (!spoiled)
+  if (!spoiled && joined >= forked)
     return 0;
   delete static_cast<FakeGraph *>(*graph);
   *graph = nullptr;
-  return 901;
+  return spoiled ? 901 : 904;
 }
 int cuStreamIsCapturing(void *, int *status) {
   *status = !captured ? 0 : spoiled ? 2 : 1;
@@ -334,8 +434,8 @@ int cuGraphLaunch(void *exec, void *) {
   if (captured)
     return 900;
   note("launch the graph");
-  for (const Work &work : *static_cast<FakeGraph *>(exec))
-    enqueue(work);
+  for (const std::function<void()> &queue : *static_cast<FakeGraph *>(exec))
+    queue();
   return 0;
 }
 int cuGraphDestroy(void *graph) {
@@ -348,28 +448,31 @@ int cuGraphExecDestroy(void *exec) {
   return 0;
 }
 
-int cuEventCreate(void **event, unsigned) {
-  *event = new FakeEvent;
+int cuEventCreate(void **event, unsigned flags) {
+  *event = new FakeEvent{flags};
   return 0;
 }
 int cuEventDestroy_v2(void *event) {
   delete static_cast<FakeEvent *>(event);
   return 0;
 }
-int cuEventRecord(void *handle, void *) {
-  // Allowed, but the event is then none that the host may wait for.
-  if (captured)
-    return 900;
+int cuEventRecord(void *handle, void *where) {
   auto *event = static_cast<FakeEvent *>(handle);
-  ++event->queued;
-  enqueue([=] {
-    event->at = now;
-    --event->queued;
+  // Allowed, but the event is then none that the host may wait for.
+  if (captured && !(event->flags & 2))
+    return 900;
+  event->covers = where == &otherStream ? forked : 0;
+  queueNow([=] {
+    ++event->queued;
+    static_cast<Stream *>(where)->push_back({[=, number = ++event->records] {
+                                               event->at = now;
+                                               event->passed = number;
+                                               --event->queued;
+                                             },
+                                             nullptr});
   });
   return 0;
 }
-int cuEventQuery(void *) { return 0; }
-
 int cuEventSynchronize(void *handle) {
   note("wait for event");
   auto *event = static_cast<FakeEvent *>(handle);
@@ -377,7 +480,7 @@ int cuEventSynchronize(void *handle) {
 }
 int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
   auto *a = static_cast<FakeEvent *>(from), *b = static_cast<FakeEvent *>(to);
-  if (a->queued || b->queued)
+  if (a->queued || b->queued || (a->flags | b->flags) & 2)
     return 600;
   *milliseconds = float((b->at - a->at) * 1e-3);
   return 0;
@@ -425,35 +528,37 @@ int cuMemFreeHost(void *memory) {
   return 0;
 }
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes,
-                  void *) {
-  copyLater(pointer(to), pointer(from), bytes);
-  enqueue([=] { now += double(bytes) * 1e-6; });
+                  void *where) {
+  copyLater(pointer(to), pointer(from), bytes, where);
+  enqueue([=] { now += double(bytes) * 1e-6; }, where);
   return 0;
 }
 int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes,
-                         void *) {
+                         void *where) {
   FAIL_IF_WANTED("cuMemcpyHtoDAsync");
-  copyLater(pointer(to), from, bytes);
+  copyLater(pointer(to), from, bytes, where);
   return 0;
 }
 int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
-                         void *) {
-  copyLater(to, pointer(from), bytes);
+                         void *where) {
+  enqueue([=] { std::memcpy(to, pointer(from), bytes); }, where);
   return isIn(pinnedMemory, to) ? 0 : drain();
 }
 int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t count,
-                    void *) {
+                    void *where) {
   // Fresh pages are zero, and what only passes time may be skipped.
   if (value != 0 || count < size_t(128) << 20)
-    enqueue([=] { std::memset(pointer(to), value, count); });
+    enqueue([=] { std::memset(pointer(to), value, count); }, where);
   return 0;
 }
 int cuMemsetD32Async(unsigned long long to, unsigned value, size_t count,
-                     void *) {
-  enqueue([=] {
-    for (size_t i = 0; i < count; ++i)
-      static_cast<unsigned *>(pointer(to))[i] = value;
-  });
+                     void *where) {
+  enqueue(
+      [=] {
+        for (size_t i = 0; i < count; ++i)
+          static_cast<unsigned *>(pointer(to))[i] = value;
+      },
+      where);
   return 0;
 }
 
@@ -466,7 +571,8 @@ int cuGetErrorName(int code, const char **text) {
       {500, "CUDA_ERROR_NOT_FOUND"},
       {600, "CUDA_ERROR_NOT_READY"},
       {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-      {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
+      {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+      {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}};
   auto it = names.find(code);
   if (it == names.end())
     return 1;
@@ -477,6 +583,12 @@ int cuGetErrorString(int code, const char **text) {
   *text = code == 700 ? "an illegal memory access was encountered"
                       : "as the test asked for";
   return 0;
+}
+
+/// For the stand-in of NCCL; `isReady` may be null.
+void fake_cuda_enqueue(void *where, const std::function<void()> *run,
+                       const std::function<bool()> *isReady) {
+  enqueue(*run, where, isReady ? *isReady : nullptr);
 }
 
 } // extern "C"

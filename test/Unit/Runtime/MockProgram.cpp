@@ -19,6 +19,8 @@
 //   MOCK_HUGE          a plan that no machine has the memory for
 //   MOCK_CUDA          for CUDA, with the same steps as kernels that FakeCuda
 //                      finds here, and a product that a kernel checks
+//   MOCK_RANKS         for three devices, with collectives whose results nobody
+//                      reads
 //
 //===----------------------------------------------------------------------===//
 
@@ -279,9 +281,16 @@ void trainEntry(void *ctx, void *arena) {
   blurt_device_product(ctx, 0, matrices[0], matrices[1],
                        at<void>(arena, MatrixC), matrices[2]);
   blurt_launch(ctx, Train, &arena);
+#if defined(MOCK_RANKS)
+  void *const whole[] = {at<void>(arena, Gradient), at<void>(arena, Gradient)};
+  blurt_collective_run(ctx, 0, whole);
+#endif
   blurt_debug_finite(ctx, at<void>(arena, Gradient), kTableBytes,
                      "scatter at mock.mlir:1", 4);
   blurt_launch(ctx, Check, &arena);
+#if defined(MOCK_RANKS)
+  blurt_collective_run(ctx, 1, whole);
+#endif
   blurt_debug_finite(ctx, at<void>(arena, Loss), 4, "mean at mock.mlir:2", 4);
 }
 void evalEntry(void *ctx, void *arena) { blurt_launch(ctx, Eval, &arena); }
@@ -483,6 +492,22 @@ const blurt_key_value kMetadata[] = {
     {"vocab_size", "256"},
     {"context", "24"}};
 
+#if defined(MOCK_RANKS)
+constexpr int64_t kDevices = 3;
+const blurt_collective_value kValue[] = {{1, 3 * 64, 64, BLURT_F32, 0},
+                                         {1, 3, 1, BLURT_F64, 0}};
+const blurt_collective kCollectives[] = {
+    {BLURT_REDUCE_SCATTER, 1, kDevices, "dp", "reduce_scatter at mock.mlir:8:1",
+     kValue},
+    {BLURT_ALL_GATHER, 1, kDevices, "dp", "all_gather at mock.mlir:9:1",
+     kValue + 1}};
+constexpr int32_t kNumCollectives = 2;
+#else
+constexpr int64_t kDevices = 1;
+constexpr const blurt_collective *kCollectives = nullptr;
+constexpr int32_t kNumCollectives = 0;
+#endif
+
 } // namespace
 
 extern "C" const blurt_program blurt_program_main = {
@@ -501,10 +526,10 @@ extern "C" const blurt_program blurt_program_main = {
     StateEnd,
     kTrainPeak,
     kDeviceCode,
+    kNumCollectives,
     0,
-    0,
-    1,
-    nullptr};
+    kDevices,
+    kCollectives};
 
 #if defined(MOCK_CUDA)
 extern "C" {

@@ -207,7 +207,7 @@ TEST_F(Weights, VerifyProgramNamesWhatIsWrong) {
   };
   verifyProgram(program);
   broken([](auto &p, auto &) { p.abi_version = 7; },
-         "expected ABI version 5, got 7");
+         "expected ABI version 6, got 7");
   broken([](auto &p, auto &) { p.peak_bytes = 100; }, "exceeds the arena");
   broken([](auto &, auto &t) { t[0].offset = 8; },
          "tensor 'wte': expected 64-byte alignment, got offset 8");

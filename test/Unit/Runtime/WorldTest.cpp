@@ -13,6 +13,7 @@
 
 #include <arpa/inet.h>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
 #include <functional>
 #include <netinet/in.h>
@@ -63,6 +64,11 @@ const blurt_collective kCollectives[] = {
     {BLURT_ALL_GATHER, 2, 3, "dp", "all_gather at m.mlir:2:2", kValues},
     {BLURT_LOCAL_SHARD, 2, 3, "dp", "local_shard at m.mlir:3:2", kValues}};
 
+void run(World &world, int32_t number, void *const *args) {
+  world.start(number, args);
+  world.wait(number);
+}
+
 blurt_program makeProgram() {
   blurt_program program = {};
   program.abi_version = BLURT_ABI_VERSION;
@@ -96,7 +102,7 @@ TEST(World, CollectivesOfUnevenPieces) {
     for (int i = 0; i < 14; ++i)
       a[i] = float(i) * float(world.rank() + 1);
     void *scatter[] = {a, b, piece, number};
-    world.run(0, scatter);
+    run(world, 0, scatter);
     auto at = [&](int row, int i) {
       int64_t k = world.rank() * 3 + i;
       return k < 7 ? float(row * 7 + k) * 6 : 0.f;
@@ -110,7 +116,7 @@ TEST(World, CollectivesOfUnevenPieces) {
     float whole[14] = {};
     double pair[2] = {};
     void *gather[] = {piece, number, whole, pair};
-    world.run(1, gather);
+    run(world, 1, gather);
     for (int i = 0; i < 14; ++i)
       EXPECT_EQ(whole[i], float(i) * 6);
     EXPECT_EQ(pair[0], 6.0);
@@ -118,7 +124,7 @@ TEST(World, CollectivesOfUnevenPieces) {
     float cut[6];
     double own[1];
     void *local[] = {whole, pair, cut, own};
-    world.run(2, local);
+    run(world, 2, local);
     for (int i = 0; i < 6; ++i)
       EXPECT_EQ(cut[i], piece[i]);
     EXPECT_EQ(own[0], number[0]);
@@ -138,7 +144,7 @@ TEST(World, SumsInTheOrderOfRanks) {
     std::fill(a, a + 14, terms[world.rank()]);
     void *scatter[] = {a, b, piece, number};
     for (int round = 0; round < 5; ++round) {
-      world.run(0, scatter);
+      run(world, 0, scatter);
       EXPECT_EQ(piece[0], 0.f);
     }
   });
@@ -162,8 +168,61 @@ TEST(World, NamesWhoIsMissing) {
             0.5);
       },
       testing::ExitedWithCode(ExitFailure),
-      "rank 0: rank 1 \\(process [0-9]+ on .*\\) did not answer in a test, "
+      "rank 0: rank 1 \\(process [0-9]+ on .*\\) has not arrived in a test, "
       "for 0.5 s");
+}
+
+TEST(World, NamesTheOneThatOthersWaitFor) {
+  // Rank 0 waits for rank 2, which waits for rank 1.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        blurt_program program = makeProgram();
+        asRanks(
+            3, program,
+            [](World &world) {
+              int64_t mine = 0, other = 0;
+              if (world.rank() == 2)
+                world.exchange({{1, nullptr, 0, &other, 8}}, "a first test");
+              if (world.rank() == 1)
+                std::this_thread::sleep_for(std::chrono::seconds(5));
+              if (world.rank() == 0) {
+                world.exchange({}, "a first test");
+                world.exchange({{2, &mine, 8, &other, 8}}, "a second test");
+              }
+            },
+            0.5);
+      },
+      testing::ExitedWithCode(ExitFailure),
+      "rank [02]: rank 1 \\(process [0-9]+ on .*\\) has not arrived in a "
+      "second test, for 0.5 s|rank 2: rank 1 \\(.*\\) has not arrived in what "
+      "comes after a first test");
+}
+
+TEST(World, EndsWithItsCode) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        blurt_program program = makeProgram();
+        asRanks(2, program, [](World &world) {
+          if (world.rank() == 1)
+            world.fail("the disk is full", ExitBadInput);
+          int64_t mine = 0, all[2];
+          world.gather(&mine, sizeof(mine), all, "a test");
+        });
+      },
+      testing::ExitedWithCode(ExitBadInput), "rank 1: the disk is full");
+}
+
+TEST(World, NamesWhoHasNotStarted) {
+  int port = freePort();
+  try {
+    openTcpChannel(0, 3, "127.0.0.1", port, 0.2);
+    FAIL() << "expected an error";
+  } catch (const Error &error) {
+    EXPECT_STREQ(error.what(),
+                 "rank 1, rank 2 has not started in time (--timeout)");
+  }
 }
 
 TEST(World, NamesWhoDiffers) {
@@ -259,12 +318,12 @@ std::string ncclCalls(const blurt_collective &collective,
     std::vector<std::byte> memory(4096);
     CudaDevice device(0, 13000);
     start(memory.data());
-    world.setTransport(createNcclTransport(device, world));
+    world.setTransport(createNcclTransport(device, nullptr, world));
     EXPECT_EQ(world.transport()->name(), "NCCL 2.27.3");
     std::vector<void *> args;
     for (size_t address : addresses)
       args.push_back(memory.data() + address);
-    world.run(0, args.data());
+    run(world, 0, args.data());
     device.synchronize("a test");
     found = calls();
     world.setTransport(nullptr);
@@ -301,6 +360,150 @@ TEST(Nccl, UnevenPiecesGoByRoot) {
   EXPECT_EQ(
       ncclCalls({BLURT_LOCAL_SHARD, 1, 2, "dp", "an op", values}, {0, 512}),
       "join 0 of 2 id 7\n");
+}
+
+/// A program of two ranks with one collective, as rank 0 sees it: it reads 8
+/// floats of the device at `from` and writes 4 at `to`.
+struct RankZero {
+  World &world;
+  CudaDevice &device;
+  CudaCode &code;
+  float *from, *to;
+};
+
+void asRankZero(const std::function<void(RankZero)> &body) {
+  setenv("BLURT_LIBCUDA", BLURT_FAKE_CUDA, 1);
+  setenv("BLURT_NCCL", BLURT_FAKE_NCCL, 1);
+  const blurt_collective_value values[] = {{1, 8, 4, BLURT_F32, 0}};
+  const blurt_collective collective = {
+      BLURT_REDUCE_SCATTER, 1, 2, "dp", "an op", values};
+  blurt_device_code none = {};
+  blurt_program program = {};
+  program.name = "unit";
+  program.plan_hash = "00";
+  program.num_collectives = 1;
+  program.collectives = &collective;
+  program.device = &none;
+  asRanks(2, program, [&](World &world) {
+    if (!world.leads()) {
+      world.fromLeader("", "telling NCCL's id");
+      return;
+    }
+    CudaDevice device(0, 13000);
+    CudaCode code(device, program);
+    std::unique_ptr<Backend> backend = createCudaBackend(device);
+    auto *memory = static_cast<float *>(backend->allocate(64));
+    world.setTransport(createNcclTransport(device, &code, world));
+    body({world, device, code, memory, memory + 8});
+    world.setTransport(nullptr);
+    backend->free(memory, 64);
+  });
+}
+
+/// What is in the first float that the collective writes when all that `queue`
+/// queues is done; -1 if a capture of it ends before it does.
+float seenOfCollective(const std::function<void(RankZero)> &queue, bool asGraph,
+                       bool isEarly) {
+  if (isEarly)
+    setenv("FAKE_CUDA_EARLY", "1", 1);
+  float seen = -1;
+  asRankZero([&](RankZero rank) {
+    try {
+      if (asGraph) {
+        CudaGraph graph(rank.device, rank.code, "unit", [&] { queue(rank); });
+        graph.launch();
+        graph.launch();
+        rank.device.read(&seen, rank.to, sizeof(seen));
+      } else {
+        queue(rank);
+        rank.device.read(&seen, rank.to, sizeof(seen));
+      }
+    } catch (const Error &error) {
+      EXPECT_NE(std::string(error.what()).find("UNJOINED"), std::string::npos)
+          << error.what();
+    }
+  });
+  unsetenv("FAKE_CUDA_EARLY");
+  return seen;
+}
+
+TEST(Nccl, WaitsWhereTheProgramSaysSo) {
+  // Bytes of 0x40 are a float of 3.0039.
+  uint32_t bits = 0x40404040;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  auto queue = [](RankZero rank, bool waits) {
+    void *args[] = {rank.from, rank.to};
+    rank.device.fill(rank.to, 0, 16);
+    rank.device.fill(rank.from, 0x40, 32);
+    rank.world.start(0, args);
+    if (waits)
+      rank.world.wait(0);
+    rank.device.fill(rank.from, 0, 32);
+  };
+  auto waiting = [&](RankZero rank) { queue(rank, true); };
+  auto careless = [&](RankZero rank) { queue(rank, false); };
+  for (bool asGraph : {false, true}) {
+    for (bool isEarly : {false, true})
+      EXPECT_EQ(seenOfCollective(waiting, asGraph, isEarly), 2 * value);
+    // The stand-in shows a wait that is missing, and a capture that ends early.
+    EXPECT_NE(seenOfCollective(careless, asGraph, false), 2 * value);
+  }
+  // A wait for what has not been started is none.
+  auto cautious = [&](RankZero rank) {
+    rank.world.wait(0);
+    queue(rank, true);
+    rank.world.wait(0);
+  };
+  EXPECT_EQ(seenOfCollective(cautious, true, false), 2 * value);
+}
+
+TEST(Nccl, TimesCollectivesBesideTheRest) {
+  asRankZero([](RankZero rank) {
+    void *args[] = {rank.from, rank.to};
+    rank.code.startTimes();
+    rank.world.start(0, args);
+    rank.world.wait(0);
+    rank.code.stopTimes();
+    rank.world.start(0, args);
+    rank.world.wait(0);
+    std::vector<DeviceSpan> spans = rank.code.takeSpans();
+    ASSERT_EQ(spans.size(), 2u);
+    EXPECT_FALSE(spans[0].isCollective);
+    EXPECT_EQ(rank.code.describe(spans[0].item).name, "the wait for an op");
+    EXPECT_TRUE(spans[1].isCollective);
+    EXPECT_EQ(spans[1].round, 0);
+    DeviceWork work = rank.code.describe(spans[1].item);
+    EXPECT_EQ(work.name, "collective of 2 devices along dp");
+    EXPECT_EQ(work.source, "an op");
+    EXPECT_EQ(work.bytes, 16u);
+    EXPECT_TRUE(work.isCollective);
+  });
+}
+
+TEST(World, LateCollectivesRunWhenTheyAreWaitedFor) {
+  setenv("BLURT_LATE_COLLECTIVES", "1", 1);
+  blurt_program program = makeProgram();
+  asRanks(3, program, [](World &world) {
+    float a[14], piece[6] = {}, whole[14] = {};
+    double b[2] = {1, 1}, number[1] = {}, pair[2] = {};
+    std::fill(a, a + 14, 1.f);
+    void *scatter[] = {a, b, piece, number};
+    void *gather[] = {piece, number, whole, pair};
+    world.start(0, scatter);
+    world.start(1, gather);
+    EXPECT_EQ(piece[0], 0.f);
+    // Those that were started before come first.
+    world.wait(1);
+    EXPECT_EQ(piece[0], 3.f);
+    EXPECT_EQ(whole[0], 3.f);
+    world.wait(0);
+    world.start(0, scatter);
+    std::fill(a, a + 14, 2.f);
+    world.wait(0);
+    EXPECT_EQ(piece[0], 6.f);
+  });
+  unsetenv("BLURT_LATE_COLLECTIVES");
 }
 
 } // namespace
