@@ -27,7 +27,7 @@ module attributes {blurt.workspace = array<i64: 1048576, 67108864>, blurt.counte
 
 // CHECK: llvm.func @bt_split_f16_1
 // Counts of elements that are lost go through the lanes of a warp.
-// CHECK: llvm.fptrunc %{{.*}} : f32 to f16
+// CHECK: arith.truncf %{{.*}} : f32 to f16
 // CHECK: nvvm.shfl.sync bfly
 // CHECK: llvm.func @bt_product_f16_3
 // CHECK: nvvm.setmaxregister decrease 40
