@@ -26,8 +26,8 @@ static void chooseParts(SplitProduct &p) {
     if (parts > least && (p.batch > 1 || each < kLeastSteps))
       break;
     int64_t used = llvm::divideCeil(steps, each);
-    auto waves = double(
-        llvm::divideCeil(p.tiles() * used, SplitProduct::kProcessors));
+    auto waves =
+        double(llvm::divideCeil(p.tiles() * used, SplitProduct::kProcessors));
     double time = waves * (double(each) * kStep + kFinish);
     if (used > 1)
       time += kLaunch + double(2 * used + 1) * 4 * double(p.m) * double(p.n) /

@@ -1,4 +1,5 @@
-//===- SetSplit.cpp - the fp32tc policy on products ------------------------===//
+//===- SetSplit.cpp - the fp32tc policy on products
+//------------------------===//
 //
 // Part of BluTrain, under the Apache License v2.0.
 //

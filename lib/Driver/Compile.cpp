@@ -158,7 +158,8 @@ LogicalResult checkOptions(const CompileOptions &options) {
                  "--target cuda, got 'fp64'\n";
       return failure();
     }
-    if (stages.precision == "fp32tc" && (stages.archs.size() != 1 || stages.archs[0] != "sm_90a")) {
+    if (stages.precision == "fp32tc" &&
+        (stages.archs.size() != 1 || stages.archs[0] != "sm_90a")) {
       error() << "--precision: fp32tc has kernels for sm_90a alone; expected "
                  "--arch sm_90a, got '"
               << llvm::join(stages.archs, ",") << "'\n";
@@ -184,7 +185,8 @@ LogicalResult checkOptions(const CompileOptions &options) {
                    {"fp64", "fp32", "fp32tc", "tf32", "bf16"});
     if (stages.precision != "tf32" && stages.precision != "fp32tc")
       return oneOf("--precision", stages.precision, {"fp64", "fp32", "bf16"});
-    error() << "--precision: " << stages.precision << " needs tensor cores, which --target cpu does "
+    error() << "--precision: " << stages.precision
+            << " needs tensor cores, which --target cpu does "
                "not have; expected fp64, fp32 or bf16\n";
     return failure();
   };

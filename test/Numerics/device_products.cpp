@@ -35,7 +35,8 @@ struct Driver {
   int (*encode)(TensorMap *, int, uint32_t, void *, const uint64_t *,
                 const uint64_t *, const uint32_t *, const uint32_t *, int, int,
                 int, int);
-  template <typename F> bool find(void *library, F &function, const char *name) {
+  template <typename F>
+  bool find(void *library, F &function, const char *name) {
     function = reinterpret_cast<F>(dlsym(library, name));
     return function != nullptr;
   }
@@ -88,8 +89,8 @@ void blurt_launch(void *, int32_t index, void *const *args) {
     int dtype = map.dtype == BLURT_BF16 ? 9 : 7;
     int swizzle = map.swizzle == 128 ? 3 : map.swizzle == 64 ? 2 : 0;
     if (int result = driver.encode(&maps[i], dtype, uint32_t(map.rank),
-                                   args[map.operand], extents, strides + 1,
-                                   box, steps, 0, swizzle, 3, 0)) {
+                                   args[map.operand], extents, strides + 1, box,
+                                   steps, 0, swizzle, 3, 0)) {
       fail(kernel.symbol, result);
       return;
     }

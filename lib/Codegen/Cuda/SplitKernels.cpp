@@ -120,9 +120,9 @@ private:
 
 /// Runs `body` on the blocks of A, then of B, of which it leaves those out that
 /// lie along the depth if it is told so.
-static int32_t
-forBothOperands(DeviceBuilder &b, const SplitShape &shape, bool acrossAlone,
-                llvm::function_ref<void(SplitWalk &walk, unsigned which)> body) {
+static int32_t forBothOperands(
+    DeviceBuilder &b, const SplitShape &shape, bool acrossAlone,
+    llvm::function_ref<void(SplitWalk &walk, unsigned which)> body) {
   auto blocks = [&](const SplitOperand &o) {
     return acrossAlone && o.along ? 0 : SplitWalk::blocks(o);
   };
@@ -164,7 +164,8 @@ static int64_t getBytes(const SplitOperand &o) {
 // Maxima
 //===----------------------------------------------------------------------===//
 
-/// Of this lane's elements that are finite: of its line, or of its four columns.
+/// Of this lane's elements that are finite: of its line, or of its four
+/// columns.
 static SmallVector<Value> takeMaxima(SplitWalk &walk) {
   DeviceBuilder &b = walk.b;
   bool along = walk.operand.along;
@@ -176,8 +177,8 @@ static SmallVector<Value> takeMaxima(SplitWalk &walk) {
       Value &to = next[along ? 0 : e];
       Value bits = absoluteBits(b, element);
       constexpr int64_t kInfinity = 0x7F800000;
-      to = maxBits(b, to,
-                   b.select(b.lessThan(bits, kInfinity), bits, b.i32(0)));
+      to =
+          maxBits(b, to, b.select(b.lessThan(bits, kInfinity), bits, b.i32(0)));
     }
     return next;
   });
@@ -188,30 +189,32 @@ DeviceLaunch blurt::emitSplitMaxima(const SplitEmission &emission) {
   DeviceBuilder b(emission.module, emission.loc, emission.name, 4, {2, 3},
                   kThreads);
   DeviceLaunch launch;
-  launch.grid[0] = forBothOperands(b, shape, /*acrossAlone=*/true,
-                                   [&](SplitWalk &walk, unsigned which) {
-    const SplitOperand &o = walk.operand;
-    Value out = b.operand(2 + which);
-    SmallVector<Value> maxima = takeMaxima(walk);
-    Value shared = b.advance(b.shared(), b.mul(b.threadId(), 4 * kLane));
-    b.store16(b.makeVector(maxima), shared);
-    b.barrier();
-    Value thread = b.threadId();
-    Value column = b.add(b.sub(walk.column, b.mul(walk.lane, kLane)), thread);
-    Value writes = b.bitAnd(b.lessThan(thread, kColumns),
-                            b.lessThan(column, o.rows));
-    b.branch(writes, [&] {
-      Value from = b.advance(b.shared(), b.mul(thread, 4));
-      Value most = b.i32(0);
-      for (int32_t w = 0; w != kWarps; ++w)
-        most = maxBits(b, most,
-                       b.load(b.getI32Type(),
-                              b.advance(from, int64_t(w) * 4 * kColumns), 4));
-      Value to = b.add(b.mul(walk.entry, o.chunks()), walk.chunk);
-      to = b.advance(out, b.wideOffset(to, 4 * o.rows));
-      b.store(most, b.advance(to, b.wideOffset(column, 4)), 4);
-    });
-  });
+  launch.grid[0] = forBothOperands(
+      b, shape, /*acrossAlone=*/true, [&](SplitWalk &walk, unsigned which) {
+        const SplitOperand &o = walk.operand;
+        Value out = b.operand(2 + which);
+        SmallVector<Value> maxima = takeMaxima(walk);
+        Value shared = b.advance(b.shared(), b.mul(b.threadId(), 4 * kLane));
+        b.store16(b.makeVector(maxima), shared);
+        b.barrier();
+        Value thread = b.threadId();
+        Value column =
+            b.add(b.sub(walk.column, b.mul(walk.lane, kLane)), thread);
+        Value writes =
+            b.bitAnd(b.lessThan(thread, kColumns), b.lessThan(column, o.rows));
+        b.branch(writes, [&] {
+          Value from = b.advance(b.shared(), b.mul(thread, 4));
+          Value most = b.i32(0);
+          for (int32_t w = 0; w != kWarps; ++w)
+            most =
+                maxBits(b, most,
+                        b.load(b.getI32Type(),
+                               b.advance(from, int64_t(w) * 4 * kColumns), 4));
+          Value to = b.add(b.mul(walk.entry, o.chunks()), walk.chunk);
+          to = b.advance(out, b.wideOffset(to, 4 * o.rows));
+          b.store(most, b.advance(to, b.wideOffset(column, 4)), 4);
+        });
+      });
   launch.sharedBytes = kWarps * 4 * kColumns;
   launch.block = {kThreads, 1, 1};
   for (const SplitSource *source : {&shape.a, &shape.b})
@@ -240,8 +243,8 @@ static Value getScaleExponent(DeviceBuilder &b, Value most) {
   Value biased = arith::ShRUIOp::create(b, most, b.i32(23));
   Value zeros = LLVM::CountLeadingZerosOp::create(b, b.getI32Type(), most,
                                                   /*is_zero_poison=*/false);
-  Value exponent = b.select(b.equal(biased, 0), b.sub(-118, zeros),
-                            b.add(biased, -127));
+  Value exponent =
+      b.select(b.equal(biased, 0), b.sub(-118, zeros), b.add(biased, -127));
   Value scale = b.sub(kScaledExponent, exponent);
   return b.select(b.equal(most, 0), b.i32(0), scale);
 }
@@ -269,9 +272,9 @@ DeviceLaunch blurt::emitSplitScales(const SplitEmission &emission) {
       continue;
     int64_t count = o.batch * o.scalePitch();
     Value index = b.add(at, -first);
-    Value isMine = b.bitAnd(
-        b.lessThan(index, count),
-        b.compare(arith::CmpIPredicate::sge, index, b.i32(0)));
+    Value isMine =
+        b.bitAnd(b.lessThan(index, count),
+                 b.compare(arith::CmpIPredicate::sge, index, b.i32(0)));
     first += count;
     b.branch(isMine, [&] {
       Value entry = b.div(index, o.scalePitch());
@@ -280,15 +283,14 @@ DeviceLaunch blurt::emitSplitScales(const SplitEmission &emission) {
                              b.wideOffset(entry, 4 * o.rows * o.chunks()));
       // Where there is no row, the last one's scale does.
       from = b.advance(from, b.wideOffset(b.min(row, o.rows - 1), 4));
-      Value most = b.loop(b.i32(0), b.i32(o.chunks()), 1, {b.i32(0)},
-                          [&](Value chunk, ValueRange most) {
-                            Value next = b.load(
-                                b.getI32Type(),
-                                b.advance(from, b.wideOffset(chunk, 4 * o.rows)),
-                                4);
-                            return SmallVector<Value>{
-                                maxBits(b, most[0], next)};
-                          })[0];
+      Value most =
+          b.loop(b.i32(0), b.i32(o.chunks()), 1, {b.i32(0)},
+                 [&](Value chunk, ValueRange most) {
+                   Value next = b.load(
+                       b.getI32Type(),
+                       b.advance(from, b.wideOffset(chunk, 4 * o.rows)), 4);
+                   return SmallVector<Value>{maxBits(b, most[0], next)};
+                 })[0];
       storeScales(b, o, b.operand(2 + which), entry, row,
                   getScaleExponent(b, most));
     });
@@ -312,7 +314,7 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
   bool isFirst = isHalf || shape.product.alwaysBfloat();
   DeviceBuilder b(emission.module, emission.loc, emission.name, 7,
                   isFirst ? ArrayRef<unsigned>{2, 3, 4, 5, 6}
-                         : ArrayRef<unsigned>{4, 5},
+                          : ArrayRef<unsigned>{4, 5},
                   kThreads);
   int32_t planes = getNumPlanes(format);
   Type piece = isHalf ? Type(b.getF16Type()) : Type(b.getBF16Type());
@@ -338,21 +340,19 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
         // Pairs of columns are scaled back together.
         if (o.scalePitch() != o.rows)
           b.branch(b.equal(walk.row, o.rows - 1), [&] {
-            storeScales(b, o, b.operand(2 + which), walk.entry,
-                        b.i32(o.rows), exponent);
+            storeScales(b, o, b.operand(2 + which), walk.entry, b.i32(o.rows),
+                        exponent);
           });
       });
     }
     for (int32_t e = int32_t(first.size()); e != numScales; ++e) {
-      Value row = o.along ? walk.row
-                          : b.min(b.add(walk.column, e), o.rows - 1);
+      Value row = o.along ? walk.row : b.min(b.add(walk.column, e), o.rows - 1);
       Value factors = b.load(pair, b.advance(scales, b.wideOffset(row, 8)), 8);
       first.push_back(b.element(factors, 0));
       second.push_back(b.element(factors, 1));
     }
-    Value out = b.advance(
-        b.operand(4 + which),
-        b.mul(b.extend(walk.entry), planes * o.planeBytes()));
+    Value out = b.advance(b.operand(4 + which),
+                          b.mul(b.extend(walk.entry), planes * o.planeBytes()));
     // How many elements are not zero, and how many of them are too small.
     SmallVector<Value> counts(isHalf ? 2 * numScales : 0, b.i32(0));
     counts = walk.forElements(counts, [&](Value line, Value inner,
@@ -368,14 +368,12 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
           auto compare = [&](arith::CmpFPredicate predicate, Value l, Value r) {
             return arith::CmpFOp::create(b, predicate, l, r).getResult();
           };
-          Value exists =
-              compare(arith::CmpFPredicate::UNE, element, b.f32(0));
-          Value isSmall =
-              compare(arith::CmpFPredicate::OLT,
-                      LLVM::FAbsOp::create(b, rest), b.f32(small));
+          Value exists = compare(arith::CmpFPredicate::UNE, element, b.f32(0));
+          Value isSmall = compare(arith::CmpFPredicate::OLT,
+                                  LLVM::FAbsOp::create(b, rest), b.f32(small));
           auto count = [&](size_t to, Value condition) {
-            next[to] = b.add(next[to], arith::ExtUIOp::create(
-                                           b, b.getI32Type(), condition));
+            next[to] = b.add(
+                next[to], arith::ExtUIOp::create(b, b.getI32Type(), condition));
           };
           count(2 * s, exists);
           count(2 * s + 1, b.bitAnd(exists, isSmall));
@@ -384,8 +382,8 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
           Value rounded = arith::TruncFOp::create(b, piece, rest);
           pieces[p].push_back(rounded);
           if (p + 1 != planes)
-            rest = b.subF(rest,
-                          arith::ExtFOp::create(b, b.getF32Type(), rounded));
+            rest =
+                b.subF(rest, arith::ExtFOp::create(b, b.getF32Type(), rounded));
         }
       }
       b.branch(b.lessThan(inner, o.pitch()), [&] {
@@ -416,8 +414,9 @@ DeviceLaunch blurt::emitSplitPlanes(const SplitEmission &emission,
   };
 
   DeviceLaunch launch;
-  auto all = [&] { launch.grid[0] =
-        forBothOperands(b, shape, /*acrossAlone=*/false, split); };
+  auto all = [&] {
+    launch.grid[0] = forBothOperands(b, shape, /*acrossAlone=*/false, split);
+  };
   if (isFirst)
     all();
   else
@@ -439,9 +438,8 @@ DeviceLaunch blurt::emitSplitSum(const SplitEmission &emission) {
   DeviceBuilder b(emission.module, emission.loc, emission.name,
                   shape.hasBias ? 5 : 4, {1}, kThreads);
   // As many at a time as rows of C can be accessed by.
-  int32_t width = p.n % 4 == 0 && shape.ldc % 4 == 0 && shape.alignmentC >= 16
-                      ? 4
-                      : 1;
+  int32_t width =
+      p.n % 4 == 0 && shape.ldc % 4 == 0 && shape.alignmentC >= 16 ? 4 : 1;
   int64_t perRow = p.n / width, count = p.m * perRow;
   Value at = b.add(b.mul(b.blockId(0), kThreads), b.threadId());
   b.branch(b.lessThan(at, count), [&] {
@@ -479,8 +477,8 @@ DeviceLaunch blurt::emitSplitSum(const SplitEmission &emission) {
     if (shape.hasBias)
       for (auto [e, value] : llvm::enumerate(sum)) {
         Value from = b.advance(b.operand(4), b.wideOffset(column, 4));
-        value = b.addF(value, b.load(b.getF32Type(),
-                                     b.advance(from, 4 * int64_t(e)), 4));
+        value = b.addF(
+            value, b.load(b.getF32Type(), b.advance(from, 4 * int64_t(e)), 4));
       }
     if (shape.accumulates)
       sum = add(sum, to);

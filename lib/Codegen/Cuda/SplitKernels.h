@@ -28,8 +28,8 @@ namespace mlir::blurt {
 /// Where an operand's f32 elements lie.
 struct SplitSource {
   blutrain::SplitOperand operand;
-  int64_t ld = 1;     ///< elements from one line of memory to the next
-  int64_t stride = 0; ///< from one batch entry to the next
+  int64_t ld = 1;       ///< elements from one line of memory to the next
+  int64_t stride = 0;   ///< from one batch entry to the next
   bool chunked = false; ///< lines can be read 16 bytes at a time
 };
 
@@ -65,8 +65,8 @@ DeviceLaunch emitSplitMaxima(const SplitEmission &emission);
 /// Of the same. Operands: maxima of A and B, their scales, the flag, which is
 /// cleared.
 DeviceLaunch emitSplitScales(const SplitEmission &emission);
-/// Operands: A, B, their scales, their planes, the flag. The first such kernel of
-/// a product makes the scales of what lies along the depth.
+/// Operands: A, B, their scales, their planes, the flag. The first such kernel
+/// of a product makes the scales of what lies along the depth.
 DeviceLaunch emitSplitPlanes(const SplitEmission &emission, SplitFormat format);
 /// Operands: planes of A and B, A, B, their scales, the flag, the counters, C
 /// or the partial products, and the bias, if there is one and no parts.

@@ -32,7 +32,7 @@ namespace {
 constexpr int32_t kThreads = 384, kConsumers = 2;
 constexpr auto kRows = int32_t(SplitProduct::kTileRows);
 constexpr auto kColumns = int32_t(SplitProduct::kTileColumns);
-constexpr int32_t kSlice = 32;           ///< depth of a stage
+constexpr int32_t kSlice = 32;             ///< depth of a stage
 constexpr int32_t kLineBytes = 2 * kSlice; ///< of a row of a stage's tile
 constexpr int32_t kRowsPerGroup = 64;
 /// Registers of a thread, together no more than the block begins with: 168 for
@@ -50,8 +50,8 @@ public:
         planes(getNumPlanes(format)), bytesA(planes * kRows * kLineBytes),
         bytesB(planes * kColumns * kLineBytes), stageBytes(bytesA + bytesB),
         stages(format == SplitFormat::Half ? 5 : 3),
-        b(emission.module, emission.loc, emission.name,
-          hasBias() ? 10 : 9, {7, 8}, kThreads, 1, 2),
+        b(emission.module, emission.loc, emission.name, hasBias() ? 10 : 9,
+          {7, 8}, kThreads, 1, 2),
         mma(b, DeviceCompute::BF16) {}
 
   DeviceLaunch emit();
@@ -59,7 +59,16 @@ public:
 private:
   /// Operands of the kernel.
   enum Operand : unsigned {
-    PlanesA, PlanesB, A, B, ScalesA, ScalesB, Flag, Counters, Out, Bias
+    PlanesA,
+    PlanesB,
+    A,
+    B,
+    ScalesA,
+    ScalesB,
+    Flag,
+    Counters,
+    Out,
+    Bias
   };
   bool hasBias() const { return shape.hasBias && shape.product.parts == 1; }
   bool accumulates() const {
@@ -145,8 +154,7 @@ ProductEmitter::Tile ProductEmitter::getTile(Value index) {
   tile.column = b.mul(column, kColumns);
   int64_t slices = llvm::divideCeil(p.k, kSlice);
   tile.firstSlice = b.mul(tile.part, p.partDepth / kSlice);
-  tile.slices =
-      b.min(b.sub(slices, tile.firstSlice), p.partDepth / kSlice);
+  tile.slices = b.min(b.sub(slices, tile.firstSlice), p.partDepth / kSlice);
   // Slices go in pairs; what is beyond the depth is zeros.
   tile.slices = b.mul(b.div(b.add(tile.slices, 1), 2), 2);
   return tile;
@@ -189,8 +197,8 @@ void ProductEmitter::startCopy(unsigned index, const SplitOperand &o,
   if (o.along)
     startBox(b, shared, b.map(index), {depth, row, plane}, barrier);
   else
-    startBox(b, shared, b.map(index),
-             {b.i32(0), depth, b.div(row, 64), plane}, barrier);
+    startBox(b, shared, b.map(index), {b.i32(0), depth, b.div(row, 64), plane},
+             barrier);
 }
 
 void ProductEmitter::produce(Value index, Value count) {
@@ -245,8 +253,7 @@ ProductEmitter::Values ProductEmitter::multiply(const Tile &tile,
                               format == SplitFormat::Half ? "f16" : "bf16",
                               !p.a.along, !p.b.along};
   // Both a row of 64 bytes and a block of 64 rows make 4096 bytes of 64 rows.
-  Value tileA =
-      b.advance(b.shared(), b.mul(group, kRowsPerGroup * kLineBytes));
+  Value tileA = b.advance(b.shared(), b.mul(group, kRowsPerGroup * kLineBytes));
   Value descriptorA = mma.describePieces(tileA, pieces.acrossA);
   Value descriptorB =
       mma.describePieces(b.advance(b.shared(), bytesA), pieces.acrossB);
@@ -255,8 +262,7 @@ ProductEmitter::Values ProductEmitter::multiply(const Tile &tile,
   carried.push_back(place.stage);
   carried.push_back(place.parity);
   carried = b.loop(
-      b.i32(0), tile.slices, perSum, carried,
-      [&](Value, ValueRange values) {
+      b.i32(0), tile.slices, perSum, carried, [&](Value, ValueRange values) {
         Place at{values[values.size() - 2], values.back()};
         Values sum;
         SmallVector<Value> used;
@@ -295,8 +301,7 @@ ProductEmitter::Lane ProductEmitter::getLane(const Tile &tile) {
   Value id = refresh(b, lane);
   Value row = b.add(b.mul(group, kRowsPerGroup), b.mul(warp, 16));
   row = b.add(tile.row, b.add(row, b.div(id, 4)));
-  return {{row, b.add(row, 8)},
-          b.add(tile.column, b.mul(b.rem(id, 4), 2))};
+  return {{row, b.add(row, 8)}, b.add(tile.column, b.mul(b.rem(id, 4), 2))};
 }
 
 void ProductEmitter::scale(Values &sums, const Tile &tile, const Lane &lane,
@@ -332,8 +337,8 @@ void ProductEmitter::scale(Values &sums, const Tile &tile, const Lane &lane,
   for (int32_t n = 0; n != kGroupTiles; ++n)
     for (int32_t e : {0, 1}) {
       Value column = b.add(lane.column, Fragment::column(first + n, e));
-      Value from = b.advance(b.operand(Bias),
-                             b.wideOffset(b.min(column, p.n - 1), 4));
+      Value from =
+          b.advance(b.operand(Bias), b.wideOffset(b.min(column, p.n - 1), 4));
       Value term = b.load(b.getF32Type(), from, 4);
       for (int32_t h : {0, 1}) {
         Value &value = sums[4 * n + 2 * h + e];
@@ -344,8 +349,7 @@ void ProductEmitter::scale(Values &sums, const Tile &tile, const Lane &lane,
 
 static Value isFinite(DeviceBuilder &b, Value value) {
   return arith::CmpFOp::create(b, arith::CmpFPredicate::OLT,
-                               LLVM::FAbsOp::create(b, value),
-                               b.f32(HUGE_VAL));
+                               LLVM::FAbsOp::create(b, value), b.f32(HUGE_VAL));
 }
 
 ProductEmitter::Values ProductEmitter::recompute(const Values &sums,
@@ -372,27 +376,27 @@ ProductEmitter::Values ProductEmitter::recompute(const Values &sums,
   Value begin = b.mul(tile.part, p.partDepth);
   Value end = b.min(b.add(begin, p.partDepth), p.k);
   Values zeros(sums.size(), b.f32(0));
-  Values anew = b.loop(begin, end, 1, zeros, [&](Value depth,
-                                                 ValueRange carried) {
-    Values next(carried);
-    Value fromA = b.advance(baseA, b.wideOffset(depth, perDepth(shape.a)));
-    Value fromB = b.advance(baseB, b.wideOffset(depth, perDepth(shape.b)));
-    Value left[2];
-    for (int32_t h : {0, 1})
-      left[h] = b.load(b.getF32Type(), b.advance(fromA, rows[h]), 4);
-    for (int32_t n = 0; n != kGroupTiles; ++n)
-      for (int32_t e : {0, 1}) {
-        Value column = b.add(lane.column, Fragment::column(first + n, e));
-        Value offset =
-            b.wideOffset(b.min(column, p.n - 1), perRow(shape.b));
-        Value right = b.load(b.getF32Type(), b.advance(fromB, offset), 4);
-        for (int32_t h : {0, 1}) {
-          Value &value = next[4 * n + 2 * h + e];
-          value = b.fma(left[h], right, value);
-        }
-      }
-    return next;
-  });
+  Values anew =
+      b.loop(begin, end, 1, zeros, [&](Value depth, ValueRange carried) {
+        Values next(carried);
+        Value fromA = b.advance(baseA, b.wideOffset(depth, perDepth(shape.a)));
+        Value fromB = b.advance(baseB, b.wideOffset(depth, perDepth(shape.b)));
+        Value left[2];
+        for (int32_t h : {0, 1})
+          left[h] = b.load(b.getF32Type(), b.advance(fromA, rows[h]), 4);
+        for (int32_t n = 0; n != kGroupTiles; ++n)
+          for (int32_t e : {0, 1}) {
+            Value column = b.add(lane.column, Fragment::column(first + n, e));
+            Value offset =
+                b.wideOffset(b.min(column, p.n - 1), perRow(shape.b));
+            Value right = b.load(b.getF32Type(), b.advance(fromB, offset), 4);
+            for (int32_t h : {0, 1}) {
+              Value &value = next[4 * n + 2 * h + e];
+              value = b.fma(left[h], right, value);
+            }
+          }
+        return next;
+      });
   for (auto [value, sum] : llvm::zip_equal(anew, sums))
     value = b.select(isFinite(b, sum), sum, value);
   return anew;
@@ -459,8 +463,8 @@ void ProductEmitter::finish(const Values &sums, Tile tile) {
   for (int32_t first = 0; first != kColumns / 8; first += kGroupTiles) {
     Lane at = getLane(tile);
     Values some(ArrayRef(sums).slice(4 * first, 4 * kGroupTiles));
-    some = b.branch(anew, some,
-                    [&] { return recompute(some, tile, at, first); });
+    some =
+        b.branch(anew, some, [&] { return recompute(some, tile, at, first); });
     if (p.parts == 1)
       scale(some, tile, at, first);
     store(some, tile, at, first);
@@ -525,8 +529,8 @@ DeviceLaunch ProductEmitter::emit() {
   if (isHalf || p.alwaysBfloat()) {
     launch.flops = 2 * p.batch * p.m * p.n * p.k;
     launch.bytes = 2 * planes *
-                   (p.a.batch * p.a.rows * p.a.depth +
-                    p.b.batch * p.b.rows * p.b.depth) +
+                       (p.a.batch * p.a.rows * p.a.depth +
+                        p.b.batch * p.b.rows * p.b.depth) +
                    4 * p.parts * p.batch * p.m * p.n;
   }
   return launch;

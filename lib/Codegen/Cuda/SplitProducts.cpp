@@ -70,19 +70,19 @@ LogicalResult blurt::emitSplitGemm(GemmOp op, CudaHost &host) {
   for (bool chunked : {shape.a.chunked, shape.b.chunked})
     key += chunked ? " chunked" : " single";
   key += " " + std::to_string(shape.alignmentC);
-  auto launch = [&](StringRef name, ArrayRef<Value> operands,
-                    llvm::function_ref<DeviceLaunch(const SplitEmission &)>
-                        emit) {
-    auto emitTo = [&](StringRef symbol) {
-      return emit({host.getHopperKernels(), loc, symbol, shape});
-    };
-    int32_t kernel = host.getKernel(key + name.str(), name, op,
-                                    unsigned(operands.size()), {}, emitTo);
-    host.launch(builder, loc, kernel, operands);
-  };
+  auto launch =
+      [&](StringRef name, ArrayRef<Value> operands,
+          llvm::function_ref<DeviceLaunch(const SplitEmission &)> emit) {
+        auto emitTo = [&](StringRef symbol) {
+          return emit({host.getHopperKernels(), loc, symbol, shape});
+        };
+        int32_t kernel = host.getKernel(key + name.str(), name, op,
+                                        unsigned(operands.size()), {}, emitTo);
+        host.launch(builder, loc, kernel, operands);
+      };
   if (!shape.a.operand.along || !shape.b.operand.along)
     launch("split_maxima", {p.aValue, p.bValue, maximaA, maximaB},
-         emitSplitMaxima);
+           emitSplitMaxima);
   launch("split_scales", {maximaA, maximaB, scalesA, scalesB, flag},
          emitSplitScales);
   SmallVector<SplitFormat> formats{SplitFormat::Half, SplitFormat::Bfloat};
@@ -95,9 +95,9 @@ LogicalResult blurt::emitSplitGemm(GemmOp op, CudaHost &host) {
              return emitSplitPlanes(emission, format);
            });
   bool hasParts = product.parts > 1;
-  SmallVector<Value> operands{planesA, planesB, p.aValue, p.bValue,
-                              scalesA, scalesB, flag,     counters,
-                              hasParts ? partials : out};
+  SmallVector<Value> operands{planesA,  planesB,  p.aValue,
+                              p.bValue, scalesA,  scalesB,
+                              flag,     counters, hasParts ? partials : out};
   if (op.getBias() && !hasParts)
     operands.push_back(op.getBias());
   for (SplitFormat format : formats)

@@ -507,7 +507,10 @@ private:
       profile->host("wait for the results", queued.step, from);
     Result result{session->number(queued.call, loss),
                   gradNorm ? session->number(queued.call, *gradNorm) : 0,
-                  queued.rate, 0, false, session->counters(queued.call)};
+                  queued.rate,
+                  0,
+                  false,
+                  session->counters(queued.call)};
     if (session->device()) {
       bool follows = previousCall && *previousCall + 1 == queued.call;
       result.seconds = session->milliseconds(queued.call, follows) * 1e-3;

@@ -182,8 +182,8 @@ double restOf(float value, SplitFormat format) {
   double rest = value;
   float left = value;
   for (int32_t i = 0; i != getNumPlanes(format); ++i) {
-    float piece = format == SplitFormat::Half ? float(_Float16(left))
-                                              : toBfloat(left);
+    float piece =
+        format == SplitFormat::Half ? float(_Float16(left)) : toBfloat(left);
     rest -= double(piece);
     left -= piece;
   }
