@@ -123,9 +123,10 @@ private:
   struct Layout {
     std::vector<uint64_t> staged; ///< by tensor: where in the buffer
     std::vector<Transfer> in, out;
-    uint64_t counters = 0; ///< where in the buffer, if the program counts
   };
   static constexpr uint64_t kBuffers = 2;
+  static constexpr uint64_t kCounterBytes =
+      BLURT_NUM_COUNTERS * sizeof(uint64_t);
   /// The end of the call before is needed until a call is finished, by which
   /// time the next may be queued.
   static constexpr uint64_t kEvents = 4;

@@ -72,7 +72,7 @@ void Session::startDevice(const SessionOptions &options) {
   deviceCode->prepareProducts(base + table.device->workspace_offset,
                               options.tune);
   if (uint64_t counters = table.device->counters_offset)
-    cuda->fill(base + counters, 0, BLURT_NUM_COUNTERS * sizeof(uint64_t));
+    cuda->fill(base + counters, 0, kCounterBytes);
   pinnedBackend = createPinnedBackend(*cuda);
   pinned = std::make_unique<CachingAllocator>(*pinnedBackend);
   planTransfers();
@@ -117,7 +117,8 @@ void Session::planTransfers() {
   for (const blurt_entry &entry : entriesOf(table)) {
     Layout &layout = layouts.emplace_back();
     layout.staged.resize(size_t(entry.num_tensors), UINT64_MAX);
-    uint64_t end = 0;
+    // Counters are at the front of every buffer, whatever entry it is for.
+    uint64_t end = table.device->counters_offset ? BLURT_ALIGNMENT : 0;
     // Tensors that follow each other in the arena go in one copy: between them
     // is nothing but the padding of their alignment.
     auto plan = [&](std::vector<Transfer> &transfers, auto &&wanted) {
@@ -151,13 +152,8 @@ void Session::planTransfers() {
       return t.role == BLURT_OUTPUT && elementCount(t) == 1 &&
              t.stack_count <= 1;
     });
-    if (table.device->counters_offset) {
-      layout.counters =
-          (end + BLURT_ALIGNMENT - 1) / BLURT_ALIGNMENT * BLURT_ALIGNMENT;
-      layout.out.push_back({table.device->counters_offset, layout.counters,
-                            BLURT_NUM_COUNTERS * sizeof(uint64_t)});
-      end = layout.counters + layout.out.back().bytes;
-    }
+    if (table.device->counters_offset)
+      layout.out.push_back({table.device->counters_offset, 0, kCounterBytes});
     most = std::max(most, end);
   }
   for (std::byte *&buffer : buffers) {
@@ -372,11 +368,8 @@ double Session::number(uint64_t call, const blurt_tensor &tensor) {
 std::vector<uint64_t> Session::counters(uint64_t call) {
   if (!cuda || !table.device->counters_offset)
     return {};
-  // Every entry brings them to a place of its own; they are of the last one.
-  const Layout &layout = layouts[size_t(running - table.entries)];
   std::vector<uint64_t> counts(BLURT_NUM_COUNTERS);
-  std::memcpy(counts.data(), buffers[call % kBuffers] + layout.counters,
-              BLURT_NUM_COUNTERS * sizeof(uint64_t));
+  std::memcpy(counts.data(), buffers[call % kBuffers], kCounterBytes);
   return counts;
 }
 

@@ -85,8 +85,9 @@ size_t emitAll(DeviceHarness &harness, const std::string &name,
     EXPECT_LE(product.sharedBytes, 227 * 1024) << name;
     EXPECT_LE(product.grid[0], blutrain::SplitProduct::kProcessors) << name;
     EXPECT_EQ(product.maps.size(), 2u) << name;
-    for (auto [map, operand] : llvm::zip_equal(
-             product.maps, ArrayRef{shape.a.operand, shape.b.operand})) {
+    const SmallVector<blutrain::SplitOperand> operands{shape.a.operand,
+                                                       shape.b.operand};
+    for (auto [map, operand] : llvm::zip_equal(product.maps, operands)) {
       EXPECT_EQ(map.extents.size(), operand.along ? 3u : 4u) << name;
       EXPECT_EQ(map.swizzle, operand.along ? 64 : 128) << name;
       for (int64_t stride : ArrayRef(map.strides).drop_front())
