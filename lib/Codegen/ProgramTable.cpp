@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// BLURT_ABI_VERSION of blurt/blurt.h.
-static constexpr int32_t kAbiVersion = 6;
+static constexpr int32_t kAbiVersion = 7;
 /// BLURT_MAP_RANK of blurt/blurt.h.
 static constexpr int64_t kMapRank = 5;
 
