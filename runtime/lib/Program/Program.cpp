@@ -211,8 +211,8 @@ void verifyMap(const blurt_device_map &map, uint32_t numArgs,
   if (map.rank < 1 || map.rank > BLURT_MAP_RANK)
     throw failure(what + "expected 1 to " + std::to_string(BLURT_MAP_RANK) +
                   " dimensions, got " + std::to_string(map.rank));
-  if (map.swizzle != 0 && map.swizzle != 128)
-    throw failure(what + "expected a swizzle of 0 or 128 bytes, got " +
+  if (map.swizzle != 0 && map.swizzle != 64 && map.swizzle != 128)
+    throw failure(what + "expected a swizzle of 0, 64 or 128 bytes, got " +
                   std::to_string(map.swizzle));
   for (int32_t d = 0; d < map.rank; ++d) {
     if (map.extents[d] < 1 || map.box[d] < 1 || map.box[d] > 256)

@@ -955,7 +955,7 @@ TEST_F(Cuda, VerifiesTheTable) {
             "argument, got 1");
   brokenMap([&] { map.dtype = BLURT_I32; }, "expected f32 or bf16, got i32");
   brokenMap([&] { map.rank = 6; }, "expected 1 to 5 dimensions, got 6");
-  brokenMap([&] { map.swizzle = 64; }, "expected a swizzle of 0 or 128 bytes");
+  brokenMap([&] { map.swizzle = 32; }, "expected a swizzle of 0, 64 or 128");
   brokenMap([&] { map.box[1] = 257; }, "a box of 1 to 256 elements");
   brokenMap([&] { map.strides[1] = 40; }, "multiples of 16 bytes");
   kernels = {};
