@@ -210,7 +210,7 @@ LogicalResult checkOptions(const CompileOptions &options) {
         error() << "--link: " << llvm::toString(link.takeError()) << "\n";
         return failure();
       }
-    return within("--zero", stages.zero, 0, 2);
+    return within("--zero", stages.zero, 0, 3);
   };
   return failure(
       failed(oneOf("--target", stages.target, {"cpu", "cuda"})) ||

@@ -98,6 +98,9 @@ Tensor makeTensor(StringRef role, StringRef name, RankedTensorType type,
         tensor.floats[0] = value;
     if (name == "step")
       tensor.ints[0] = 3;
+    // A chunk of a prompt has to end within the context.
+    if (name == "position")
+      tensor.ints[0] = 0;
   }
   return tensor;
 }
@@ -128,6 +131,12 @@ Tensor partOf(const Tensor &whole, RankedTensorType type, DictionaryAttr info,
 
 DictionaryAttr infoOf(StepOp step, unsigned argument) {
   return step.getArgAttrOfType<DictionaryAttr>(argument, "blu.tensor");
+}
+
+bool takesPieces(StepOp step) {
+  return llvm::any_of(step.getArguments(), [&](BlockArgument argument) {
+    return infoOf(step, argument.getArgNumber()).contains("shards");
+  });
 }
 
 /// A name and a description for each result.
@@ -228,8 +237,9 @@ LogicalResult blutrain::verifyPlan(ModuleOp whole, ArrayRef<ModuleOp> sharded) {
   if (sharded.size() == 1)
     return success();
   for (StepOp step : ModuleOp(sharded.front()).getOps<StepOp>()) {
+    // Of the others those differ that gather parameters.
     if (step.getProgram() != blu::Program::Train &&
-        step.getProgram() != blu::Program::Eval)
+        step.getProgram() != blu::Program::Eval && !takesPieces(step))
       continue;
     auto before = whole.lookupSymbol<StepOp>(step.getSymName());
     if (!before)

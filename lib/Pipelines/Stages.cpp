@@ -159,6 +159,9 @@ static void buildShardStage(OpPassManager &pm, const StageOptions &options) {
   ReduceGradientsPassOptions reduce;
   reduce.zero = options.zero;
   pm.addPass(createReduceGradientsPass(reduce));
+  GatherParametersPassOptions gather;
+  gather.zero = options.zero;
+  pm.addPass(createGatherParametersPass(gather));
   pm.addPass(createLowerAllReducePass());
   pm.addPass(createCanonicalizerPass());
   // Not what the passes meant to do, but what the program says.

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Pieces.h"
+
 #include "blutrain/Autodiff/StepUtils.h"
 #include "blutrain/Sharding/Passes.h"
 
@@ -29,8 +31,8 @@ struct Gradient {
   BlockArgument param;
   Value whole; ///< what the optimizer uses
   bool isStacked;
-  bool isUnsharded;        ///< every device has all of it
-  Value piece, paramPiece; ///< a device's, of it and of the parameter
+  bool isUnsharded; ///< every device has all of it
+  Value piece;      ///< a device's
 };
 
 /// Gradients that leave together: at the end of `block`, or behind the last of
@@ -63,9 +65,9 @@ private:
   void cutWholes(OpBuilder &b, Location loc, ArrayRef<Gradient *> candidates);
   void replaceNorms();
   LogicalResult shardOptimizer();
+  void leavePieces();
   FailureOr<Operation *> shardUpdate(Gradient &gradient,
                                      SmallVectorImpl<Value> &updated);
-  void shardState(BlockArgument argument);
 
   RankedTensorType pieceType(Value value, bool isBatched) const {
     return getPieceType(cast<RankedTensorType>(value.getType()), size,
@@ -91,7 +93,7 @@ LogicalResult Reducer::collect() {
         {gradient.result, gradient.param, gradient.value, gradient.isStacked,
          zero == 0 ||
              step.getArgAttr(gradient.param.getArgNumber(), "blu.unsharded"),
-         Value(), Value()});
+         Value()});
   return success();
 }
 
@@ -258,21 +260,6 @@ void Reducer::replaceNorms() {
   }
 }
 
-/// The argument becomes a device's piece of itself.
-void Reducer::shardState(BlockArgument argument) {
-  unsigned i = argument.getArgNumber();
-  NamedAttrList info(step.getArgAttrOfType<DictionaryAttr>(i, "blu.tensor"));
-  auto type = cast<RankedTensorType>(argument.getType());
-  auto count = dyn_cast_or_null<IntegerAttr>(info.get("stack_count"));
-  bool isStacked = count && count.getInt() > 0;
-  Builder b(context);
-  info.set("shards", b.getI64IntegerAttr(size));
-  info.set("shard_of", b.getDenseI64ArrayAttr(
-                           type.getShape().drop_front(isStacked ? 1 : 0)));
-  step.setArgAttr(i, "blu.tensor", info.getDictionary(context));
-  argument.setType(getPieceType(type, size, isStacked));
-}
-
 /// The update of a parameter as that of a device's piece, at the end of the
 /// step. Returns the update of the whole.
 FailureOr<Operation *> Reducer::shardUpdate(Gradient &gradient,
@@ -292,52 +279,62 @@ FailureOr<Operation *> Reducer::shardUpdate(Gradient &gradient,
            << "' in a way that cannot be cut into pieces, expected one "
               "optimizer op on its scaled gradient";
   OpBuilder b(step.getTerminator());
+  // Each right before its update, so that no two are needed at once.
+  Value paramPiece =
+      LocalShardOp::create(b, update->getLoc(),
+                           pieceType(gradient.param, gradient.isStacked),
+                           gradient.param, "dp", size)
+          .getResult(0);
   Value scale =
       scaled.getLhs() == gradient.whole ? scaled.getRhs() : scaled.getLhs();
   GradBuilder gb(b, update->getLoc());
   IRMapping mapping;
   mapping.map(scaled.getResult(), gb.mul(gradient.piece, scale));
-  mapping.map(gradient.param, gradient.paramPiece);
+  mapping.map(gradient.param, paramPiece);
   SmallVector<Value> state;
   for (Value operand : update->getOperands())
     if (auto argument = dyn_cast<BlockArgument>(operand);
         argument && argument != gradient.param &&
         argument.getType() == gradient.param.getType() &&
         argument.getOwner() == step.getBodyBlock())
-      shardState(argument);
+      cutState(step, argument, size);
   Operation *piecewise = b.clone(*update, mapping);
   for (Value result : piecewise->getResults())
-    result.setType(gradient.paramPiece.getType());
+    result.setType(paramPiece.getType());
   updated.push_back(piecewise->getResult(0));
   for (unsigned i = 1, e = update->getNumResults(); i < e; ++i)
     update->getResult(i).replaceAllUsesWith(piecewise->getResult(i));
   return update;
 }
 
-LogicalResult Reducer::shardOptimizer() {
-  OpBuilder b(step.getTerminator());
-  SmallVector<Gradient *> cut;
-  SmallVector<Value> params;
-  SmallVector<Type> types;
+/// Whole gradients exist no more. Their pieces are results in stage 3, where
+/// nothing could take their place.
+void Reducer::leavePieces() {
+  llvm::BitVector dropped(step.getResultTypes().size());
+  Builder b(context);
   for (Gradient &gradient : gradients) {
+    if (zero < 3) {
+      dropped.set(gradient.result);
+      continue;
+    }
     if (gradient.isUnsharded)
       continue;
-    cut.push_back(&gradient);
-    params.push_back(gradient.param);
-    types.push_back(pieceType(gradient.param, gradient.isStacked));
+    NamedAttrList info(step.getResultAttrOfType<DictionaryAttr>(gradient.result,
+                                                                "blu.tensor"));
+    auto type = cast<RankedTensorType>(gradient.param.getType());
+    info.set("shards", b.getI64IntegerAttr(size));
+    info.set("shard_of", b.getDenseI64ArrayAttr(type.getShape().drop_front(
+                             gradient.isStacked ? 1 : 0)));
+    step.setResultAttr(gradient.result, "blu.tensor",
+                       info.getDictionary(context));
+    step.getTerminator()->setOperand(gradient.result, gradient.piece);
   }
-  // Before the first update, which may come into the place of the parameter.
-  Operation *first = nullptr;
-  step.walk([&](Operation *op) {
-    if (isa<AdamWOp, SgdOp>(op) && (!first || op->isBeforeInBlock(first)))
-      first = op;
-  });
-  if (first)
-    b.setInsertionPoint(first);
-  auto pieces =
-      LocalShardOp::create(b, step.getLoc(), types, params, "dp", size);
-  for (auto [gradient, piece] : llvm::zip_equal(cut, pieces.getResults()))
-    gradient->paramPiece = piece;
+  step.getTerminator()->eraseOperands(dropped);
+  (void)step.eraseResults(dropped);
+}
+
+LogicalResult Reducer::shardOptimizer() {
+  OpBuilder b(step.getTerminator());
   // Each bucket's updates and then its gather, which can be under way during
   // the updates of the next.
   SmallVector<Operation *> dead;
@@ -362,12 +359,7 @@ LogicalResult Reducer::shardOptimizer() {
     for (auto [old, whole] : llvm::zip_equal(olds, gather.getResults()))
       old.replaceAllUsesWith(whole);
   }
-  // Whole gradients exist no more.
-  llvm::BitVector dropped(step.getResultTypes().size());
-  for (Gradient &gradient : gradients)
-    dropped.set(gradient.result);
-  step.getTerminator()->eraseOperands(dropped);
-  (void)step.eraseResults(dropped);
+  leavePieces();
   for (Operation *update : dead) {
     SmallVector<Operation *> defs;
     for (Value operand : update->getOperands())
@@ -378,9 +370,7 @@ LogicalResult Reducer::shardOptimizer() {
       if (def->use_empty())
         def->erase();
   }
-  step.setFunctionType(
-      FunctionType::get(context, step.getBodyBlock()->getArgumentTypes(),
-                        step.getTerminator()->getOperandTypes()));
+  updateFunctionType(step);
   return success();
 }
 
@@ -432,9 +422,9 @@ struct ReduceGradients
   using ReduceGradientsPassBase::ReduceGradientsPassBase;
 
   void runOnOperation() override {
-    if (zero < 0 || zero > 2) {
+    if (zero < 0 || zero > 3) {
       getOperation().emitError()
-          << "zero is " << int64_t(zero) << ", expected 0, 1 or 2";
+          << "zero is " << int64_t(zero) << ", expected 0, 1, 2 or 3";
       return signalPassFailure();
     }
     Mesh mesh = Mesh::get(getOperation());

@@ -84,7 +84,11 @@ Holding Replication::getArgument(unsigned i) {
       argumentName(step, i) == axis + "_index")
     return {Kind::Index};
   auto info = step.getArgAttrOfType<DictionaryAttr>(i, "blu.tensor");
-  // State is cut into pieces along `dp`.
+  return getCut(info);
+}
+
+/// What is cut into pieces is so along `dp`.
+Holding Replication::getCut(DictionaryAttr info) const {
   if (axis == "dp" && info && info.contains("shards"))
     return {Kind::Piece, 0, false, false, /*isPadded=*/true};
   return {};
@@ -595,12 +599,12 @@ void Replication::checkResult(unsigned i) {
   Holding holding = get(end->getOperand(i));
   if (holding.kind == Kind::Broken)
     return;
-  Holding expected;
+  auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");
+  Holding expected = getCut(info);
   if (auto donated =
           dyn_cast_or_null<IntegerAttr>(step.getResultAttr(i, "blu.donates"))) {
     expected = getArgument(unsigned(donated.getInt()));
   } else if (holding.kind == Kind::Part) {
-    auto info = step.getResultAttrOfType<DictionaryAttr>(i, "blu.tensor");
     auto role = info ? info.getAs<StringAttr>("role") : StringAttr();
     if (role && role == "output")
       return;

@@ -62,6 +62,7 @@ private:
   using Kind = Holding::Kind;
 
   Holding get(mlir::Value value) const { return known.lookup(value); }
+  Holding getCut(mlir::DictionaryAttr info) const;
   Holding getArgument(unsigned i);
   void set(mlir::Value value, Holding holding) { known[value] = holding; }
   void setAll(mlir::Operation *op, Holding holding);

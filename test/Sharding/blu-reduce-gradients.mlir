@@ -1,14 +1,16 @@
 // RUN: bt-opt %s -blu-reduce-gradients="zero=0" | FileCheck %s --check-prefixes=CHECK,Z0
 // RUN: bt-opt %s -blu-reduce-gradients="zero=1" | FileCheck %s --check-prefixes=CHECK,Z1
+// RUN: bt-opt %s -blu-reduce-gradients="zero=3" | FileCheck %s --check-prefixes=CHECK,Z1,Z3
 // RUN: not bt-opt %s -blu-reduce-gradients="zero=4" 2>&1 | FileCheck %s --check-prefix=BAD
 
-// BAD: error: zero is 4, expected 0, 1 or 2
+// BAD: error: zero is 4, expected 0, 1, 2 or 3
 
 module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK-LABEL: blu.step @train
 // Z1-SAME: %moment1.s.i.w: tensor<2x3xf32> {blu.tensor = {name = "s.{i}.w", role = "moment1", shard_of = array<i64: 5>, shards = 2 : i64, stack_count = 2 : i64, stack_first = 0 : i64}}
 // Z1-SAME: %moment1.v: tensor<4xf32> {blu.tensor = {name = "v", role = "moment1", shard_of = array<i64: 7>, shards = 2 : i64}}
-// Z1-SAME: -> (tensor<2x5xf32> {blu.donates = 0 : i64}
+// Z3-SAME: -> (tensor<2x3xf32> {blu.tensor = {name = "s.{i}.w", role = "gradient", shard_of = array<i64: 5>, shards = 2 : i64,
+// Z1-SAME: tensor<2x5xf32> {blu.donates = 0 : i64}
 // An iteration's gradients leave together, at its end.
 // CHECK: %[[S:.*]]:2 = blu.stack
 // CHECK: %[[G:.*]] = blu.mul
@@ -29,8 +31,10 @@ module attributes {blu.mesh = {dp = 2 : i64}} {
 // CHECK: %[[N:.*]] = blu.all_gather %{{.*}} : (tensor<1xf32>) -> tensor<2xf32>
 // CHECK: %[[T:.*]] = blu.reduce_sum %[[N]] [0]
 // CHECK: blu.sqrt %[[T]]
-// Z1: %[[O:.*]]:2 = blu.local_shard %s.i.w, %v
-// Z1: %[[W1:.*]], %{{.*}} = blu.sgd %[[O]]#0, {{.*}} : tensor<2x3xf32>
+// Z1: %[[O:.*]] = blu.local_shard %s.i.w
+// Z1: %[[W1:.*]], %{{.*}} = blu.sgd %[[O]], {{.*}} : tensor<2x3xf32>
+// Z1: %[[O1:.*]] = blu.local_shard %v
+// Z1: %[[V1:.*]], %{{.*}} = blu.sgd %[[O1]], {{.*}} : tensor<4xf32>
 // Z1: blu.all_gather %[[W1]] {{.*}} -> tensor<2x5xf32>
 // Z1: %[[V1:.*]], %{{.*}} = blu.sgd %[[O]]#1, {{.*}} : tensor<4xf32>
 // Z1: blu.all_gather %[[V1]] {{.*}} -> tensor<7xf32>

@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
   auto zero = flag("zero",
                    "what the replicas of a mesh share instead of each having "
                    "all of it: nothing (0), optimizer state (1), gradients "
-                   "too (2)",
+                   "too (2), parameters too (3)",
                    stages.zero, "STAGE");
   auto layout = flag("layout",
                      "JSON file that says how tensors are cut where it is not "

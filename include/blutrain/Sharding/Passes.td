@@ -95,6 +95,7 @@ def ReduceGradientsPass : Pass<"blu-reduce-gradients", "::mlir::ModuleOp"> {
     | 0 | all-gathers give every device all gradients |
     | 1 | a device updates its piece of every parameter and has the moments of that alone; all-gathers put the parameters together |
     | 2 | as 1; with accumulation the pieces of microbatches are added up, not whole gradients |
+    | 3 | as 2; the pieces of gradients stay results. `blu-gather-parameters` does the rest |
 
     A parameter with `blu.unsharded` and what belongs to it is as in stage 0.
 
@@ -110,6 +111,40 @@ def ReduceGradientsPass : Pass<"blu-reduce-gradients", "::mlir::ModuleOp"> {
   ];
   let statistics = [Statistic<"numBuckets", "buckets",
                               "reduce-scatters of gradients">];
+  let dependentDialects = ["::mlir::blu::BluDialect"];
+}
+
+def GatherParametersPass : Pass<"blu-gather-parameters", "::mlir::ModuleOp"> {
+  let summary = "a device has its piece of every parameter, and gathers what it reads";
+  let description = [{
+    In stage 3 a device's state is its piece of every parameter; the optimizer takes
+    it and leaves it. The body of a stack begins with one all-gather of what this
+    iteration reads, forward and backward; so the whole parameters of no two
+    iterations are needed at once. Of other parameters, those that are used between
+    the same two stacks are gathered in one call in front of the first use there, and
+    again behind the next stack if they are used there, too.
+
+    Stages 1 and 2 keep whole parameters, unless products take them rounded: then
+    state is pieces of what is updated, and the step begins by gathering all
+    parameters, each once and rounded unless it is also used as it is. Stage 0, and
+    programs without a mesh, are left as they are.
+
+    Pieces are rounded before they are gathered, outside of stacks.
+
+    ```mlir
+    %s = blu.stack "s" [0 to 2] iteration(%i) carry(%h = %x) slices(%w = %ws) : … {
+      %n = blu.mul %h, %w : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xf32>
+    // becomes, with zero=3
+    %s = blu.stack "s" [0 to 2] iteration(%i) carry(%h = %x) slices(%p = %ps) : … {
+      %w = blu.all_gather %p axis = "dp" size = 2 : (tensor<3xf32>) -> tensor<5xf32>
+      %n = blu.mul %h, %w : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xf32>
+    ```
+  }];
+  let options = [
+    Option<"zero", "zero", "int64_t", /*default=*/"0", "the ZeRO stage">
+  ];
+  let statistics = [Statistic<"numGathers", "gathers",
+                              "all-gathers of parameters">];
   let dependentDialects = ["::mlir::blu::BluDialect"];
 }
 

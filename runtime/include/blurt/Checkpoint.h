@@ -18,6 +18,7 @@
 #include "blurt/Arena.h"
 #include "blurt/Program.h"
 #include "blurt/Safetensors.h"
+#include "blurt/World.h"
 
 #include <cstdint>
 #include <optional>
@@ -64,9 +65,11 @@ public:
   /// Throws Error (bad input) unless model, precision, optimizer and every
   /// tensor of the state are the program's, naming what differs.
   void requireProgram(const blurt_program &program) const;
-  /// Fills parameters and moments with the bits that were saved. Throws Error
-  /// (bad input), naming the tensor, where a checksum is not the manifest's.
-  void restore(const blurt_program &program, const Arena &arena) const;
+  /// Fills parameters and moments with the bits that were saved, a rank its
+  /// parts of them. Throws Error (bad input), naming the tensor, where a
+  /// checksum is not the manifest's; each rank checks some of the tensors.
+  void restore(const blurt_program &program, const Arena &arena,
+               World *world = nullptr) const;
   /// Compares the checksums of the weights, all that they need of a checkpoint.
   void verifyWeights() const;
 
@@ -83,7 +86,8 @@ private:
   };
   const File *findFile(std::string_view name) const;
   static Tensor readTensor(JsonReader json);
-  template <typename Fn> void verifyFile(const File &file, Fn &&use) const;
+  template <typename Fn>
+  void verifyFile(const File &file, const World *world, Fn &&use) const;
 
   std::string folder;
   MappedFile manifest; ///< what tables refer to
@@ -113,8 +117,9 @@ public:
   /// Writes a checkpoint, returns its folder, and then removes all but the
   /// newest `keep`, unless that is 0. Throws Error (run-time failure), naming
   /// the file; earlier checkpoints are left as they were.
+  /// Of state that is cut all ranks take part: the others call sendState.
   std::string save(const blurt_program &program, const CheckpointState &state,
-                   const Arena &arena, int64_t keep);
+                   const Arena &arena, int64_t keep, World *world = nullptr);
 
 private:
   std::string path;
@@ -124,6 +129,9 @@ private:
 /// `path` itself if it is a checkpoint, else the newest of the checkpoints in
 /// it. Throws Error (bad input) if there is none.
 std::string findCheckpoint(const std::string &flag, const std::string &path);
+
+/// What rank 0 needs of another one to save a checkpoint.
+void sendState(const blurt_program &program, const Arena &arena, World &world);
 
 /// Bytes of a checkpoint, about.
 uint64_t checkpointBytes(const blurt_program &program);

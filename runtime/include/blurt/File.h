@@ -55,6 +55,9 @@ public:
 
   void write(const void *data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  /// Returns when what was written is on the disk: others that wait for this
+  /// rank then do not wait for all of it at the end.
+  void sync();
   void commit();
 
 private:

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace blurt {
@@ -27,11 +28,20 @@ struct TensorInstance {
   std::string name;       ///< with `{i}` replaced
   std::string exportName; ///< the same for the name in weight files
   uint64_t offset;        ///< bytes from the arena's base
-  int64_t elements;
+  int64_t elements;       ///< of the whole tensor, if it is cut
+  int64_t stored;         ///< elements in the arena
 
   uint64_t bytes() const {
     return uint64_t(elements) * dtypeSize(tensor->dtype);
   }
+  uint64_t arenaBytes() const {
+    return uint64_t(stored) * dtypeSize(tensor->dtype);
+  }
+  bool isCut() const { return tensor->shards > 0; }
+  /// The elements that rank `rank` has: the first one and their number.
+  std::pair<int64_t, int64_t> partOf(int64_t rank) const;
+  /// The shape of the whole tensor.
+  std::span<const int64_t> shape() const;
   /// The shape in weight files.
   std::vector<int64_t> exportShape() const;
 };

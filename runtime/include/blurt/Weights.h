@@ -5,7 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // An arena that the host must not touch is filled and read tensor by tensor
-// through a buffer.
+// through a buffer. Of a tensor that is cut among ranks, each fills its own
+// part; when it is read rank 0 gets it whole, and all ranks take part.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +17,7 @@
 #include "blurt/Program.h"
 #include "blurt/Safetensors.h"
 #include "blurt/ThreadPool.h"
+#include "blurt/World.h"
 
 #include <cstddef>
 #include <functional>
@@ -28,7 +30,8 @@ namespace blurt {
 /// (seed, the tensor's name with `{i}` replaced, the element's row-major
 /// index).
 void initialiseParameters(const blurt_program &program, uint64_t seed,
-                          const Arena &arena, ThreadPool &pool);
+                          const Arena &arena, ThreadPool &pool,
+                          const World *world = nullptr);
 
 /// Reads every parameter from `path`, a file or a folder with a
 /// `model.safetensors`, converting F64, F32, BF16 or F16. Where such a folder
@@ -39,24 +42,31 @@ void initialiseParameters(const blurt_program &program, uint64_t seed,
 /// Throws Error if a parameter is missing, has another shape, or the file holds
 /// more.
 void loadParameters(const std::string &path, const blurt_program &program,
-                    const Arena &arena, ThreadPool &pool);
+                    const Arena &arena, ThreadPool &pool,
+                    const World *world = nullptr);
 
 /// What weight files say of the program they come from.
 SafetensorsMetadata weightsMetadata(const blurt_program &program);
 
-/// Writes tensors under their export names, in the program's dtypes.
+/// Writes tensors under their export names, in the program's dtypes; rank 0
+/// does.
 void saveTensors(const std::string &path,
                  const std::vector<TensorInstance> &tensors, const Arena &arena,
-                 const SafetensorsMetadata &metadata);
+                 const SafetensorsMetadata &metadata, World *world = nullptr);
 
 /// The dtype as weight files spell it.
 const char *safetensorsDtype(const TensorInstance &tensor);
-/// Calls `use` with the bytes of a tensor as weight files lay it out.
-void readTensor(const TensorInstance &tensor, const Arena &arena,
+/// Calls `use` with the bytes of a tensor as weight files lay it out. Of one
+/// that is cut, `use` is called on rank 0.
+void readTensor(const TensorInstance &tensor, const Arena &arena, World *world,
                 const std::function<void(const std::byte *)> &use);
-/// Fills a tensor from bytes of its own dtype, laid out as in weight files.
+/// What rank 0 needs of another one to read these tensors in their order.
+void sendTensors(const std::vector<TensorInstance> &tensors, const Arena &arena,
+                 World &world);
+/// Fills a tensor, or a rank's part of it, from bytes of its own dtype, laid
+/// out as in weight files.
 void writeTensor(const TensorInstance &tensor, const Arena &arena,
-                 const std::byte *from);
+                 const World *world, const std::byte *from);
 
 /// Bytes that `saveTensors` writes, about.
 uint64_t savedBytes(const std::vector<TensorInstance> &tensors);

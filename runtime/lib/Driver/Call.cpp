@@ -126,6 +126,11 @@ void blurt::reportMemoryCheck(Session &session) {
 
 void blurt::runCall(const blurt_program &program, const CallOptions &options) {
   const blurt_entry &entry = requireEntry(program, options.entry, "call");
+  for (const blurt_tensor &t : stateOf(program))
+    if (t.shards > 0)
+      throw badInput("call: expected a program for one device, got one of " +
+                     std::to_string(program.devices) +
+                     " that have pieces of the state");
   SafetensorsFile inputs(options.inputs);
   Session session(program, options.session());
   std::vector<TensorInstance> state, outputs;

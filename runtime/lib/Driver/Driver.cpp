@@ -100,6 +100,13 @@ void addRanks(CLI::App &command, CommonOptions &options,
       ->capture_default_str();
 }
 
+/// Whether no rank has whole parameters, so that generation is for all of them.
+bool needsAllRanks(const blurt_program &program) {
+  return std::ranges::any_of(stateOf(program), [](const blurt_tensor &t) {
+    return t.role == BLURT_PARAM && t.shards > 0;
+  });
+}
+
 void addCommon(CLI::App &command, CommonOptions &options,
                const blurt_program &program) {
   addDevice(command, options, program);
@@ -396,6 +403,8 @@ void defineGenerate(CLI::App &command, GenerateOptions &o,
   addCommon(command, o, program);
   addTune(command, o, program);
   addNoGraph(command, o, program);
+  if (needsAllRanks(program))
+    addRanks(command, o, program);
   command.add_option("--weights", o.weights, "weights (safetensors)")
       ->required();
   auto *prompt = command.add_option(
@@ -536,6 +545,8 @@ int parseAndRun(const blurt_program &program, int argc, char **argv,
     generate.hasPrompt = generateCommand->count("--prompt") > 0;
     checkFinite("temperature", generate.temperature, 0,
                 std::numeric_limits<double>::infinity());
+    if (needsAllRanks(program) && startsRanks(program, generate, world))
+      return superviseRanks(program, generate.devices, argc, argv);
     runGenerate(program, generate);
   } else if (*infoCommand) {
     checkNamed(*infoCommand, {"--snapshot"});

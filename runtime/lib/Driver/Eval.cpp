@@ -111,7 +111,8 @@ void blurt::runEval(const blurt_program &program, const EvalOptions &options) {
   Evaluator evaluator(session, entry,
                       {"--data", options.data, "--labels", options.labels},
                       options.batches, "eval");
-  loadParameters(options.weights, program, session.arena(), session.pool());
+  loadParameters(options.weights, program, session.arena(), session.pool(),
+                 options.world);
   if (!options.metrics.empty() && options.leads())
     checkWritable("--metrics", options.metrics, 256, /*device=*/true);
   Evaluation result = evaluator.evaluate();

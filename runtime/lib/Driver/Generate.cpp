@@ -57,7 +57,8 @@ public:
       throw badInput("--prompt: expected fewer tokens than the context of " +
                      std::to_string(context) + ", got " +
                      std::to_string(prompt.size()));
-    loadParameters(options.weights, program, session.arena(), session.pool());
+    loadParameters(options.weights, program, session.arena(), session.pool(),
+                   options.world);
   }
 
   void run() {
@@ -95,6 +96,10 @@ public:
       step(decode, &id, 1, position++);
     }
     emitText("\n");
+    if (options.world)
+      options.world->most(0, "the end of generation");
+    if (!options.leads())
+      return;
     reportMemoryCheck(session);
     if (std::fflush(stdout) != 0)
       throw failure(systemMessage("standard output", "cannot write", errno));
@@ -204,6 +209,8 @@ private:
   }
 
   void emitText(std::string_view text) {
+    if (!options.leads())
+      return;
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
         std::fflush(stdout) != 0)
       throw failure(systemMessage("standard output", "cannot write", errno));

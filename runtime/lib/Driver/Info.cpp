@@ -25,7 +25,7 @@ std::string exact(uint64_t bytes) {
 uint64_t bytesOf(std::span<const blurt_tensor> tensors, int32_t role) {
   uint64_t bytes = 0;
   for (const TensorInstance &t : instances(tensors, role))
-    bytes += t.bytes();
+    bytes += t.arenaBytes();
   return bytes;
 }
 
@@ -86,13 +86,14 @@ void printMemory(const blurt_program &program, const InfoOptions &options) {
     for (TensorInstance &t : instances(stateOf(program), role))
       largest.push_back(std::move(t));
   std::sort(largest.begin(), largest.end(), [](const auto &a, const auto &b) {
-    return a.bytes() != b.bytes() ? a.bytes() > b.bytes() : a.offset < b.offset;
+    return a.arenaBytes() != b.arenaBytes() ? a.arenaBytes() > b.arenaBytes()
+                                            : a.offset < b.offset;
   });
   const char *const roles[] = {"parameter", "moment1", "moment2", "cache"};
   std::printf("  largest state tensors\n");
   for (size_t i = 0; i < std::min<size_t>(largest.size(), 8); ++i)
     std::printf("    %-10s  %s  %s  %s\n", roles[largest[i].tensor->role],
-                formatBytes(largest[i].bytes()).c_str(),
+                formatBytes(largest[i].arenaBytes()).c_str(),
                 typeString(*largest[i].tensor).c_str(),
                 largest[i].name.c_str());
   if (const CudaDevice *device = session.device()) {

@@ -14,8 +14,8 @@
 #include "blurt/File.h"
 #include "blurt/Hash.h"
 #include "blurt/Weights.h"
-#include "blurt/WholeState.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -69,8 +69,8 @@ public:
       : options(options), program(program),
         entry(requireEntry(program, "train", "train")),
         loss(requireNumber(entry, "loss")),
-        outliers(options.outlierZ, options.outlierWindow), whole(program),
-        seed(options.seed) {
+        outliers(options.outlierZ, options.outlierWindow),
+        isCut(hasCutState(program)), seed(options.seed) {
     if (findTensor(entry, BLURT_OUTPUT, "grad_norm"))
       gradNorm = &requireNumber(entry, "grad_norm");
     if (findTensor(entry, BLURT_OUTPUT, "applied"))
@@ -139,7 +139,7 @@ public:
       if (first)
         saveTensors(options.dumpGrads,
                     instances(tensorsOf(entry), BLURT_GRADIENT),
-                    session->arena(), weightsMetadata(program));
+                    session->arena(), weightsMetadata(program), options.world);
       if (saving.valid() &&
           saving.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
         finishSaving();
@@ -158,13 +158,18 @@ public:
       openMetrics();
     if (!options.save.empty())
       saveTensors(options.save, instances(stateOf(program), BLURT_PARAM),
-                  session->arena(), weightsMetadata(program));
+                  session->arena(), weightsMetadata(program), options.world);
     reportMemoryCheck(*session);
     reportDevice();
   }
 
 private:
   using Clock = std::chrono::steady_clock;
+
+  static bool hasCutState(const blurt_program &program) {
+    return std::ranges::any_of(
+        stateOf(program), [](const blurt_tensor &t) { return t.shards > 0; });
+  }
 
   /// The signal that asks for a stop, the same on every rank: each may have it
   /// at another step.
@@ -222,8 +227,7 @@ private:
     digest = data->digest();
     std::optional<std::string> newest;
     if (options.leads()) {
-      checkpoints.emplace(options.checkpointDir,
-                          checkpointBytes(whole.program()));
+      checkpoints.emplace(options.checkpointDir, checkpointBytes(program));
       newest = checkpoints->newest();
     }
     if (options.world) {
@@ -242,7 +246,7 @@ private:
       return;
     }
     resumed.emplace(*newest);
-    resumed->requireProgram(whole.program());
+    resumed->requireProgram(program);
     adopt(resumed->state());
   }
 
@@ -289,11 +293,7 @@ private:
         note(resumed->path() +
              " was trained with another --tune: what follows can differ in "
              "rounding from what it would have computed");
-      if (!whole.isCut())
-        return resumed->restore(program, session->arena());
-      snapshot.resize(whole.program().state_bytes);
-      resumed->restore(whole.program(), Arena(snapshot.data()));
-      return whole.distribute(options.world, snapshot, session->arena());
+      return resumed->restore(program, session->arena(), options.world);
     }
     std::string weights = options.init;
     if (!initial.empty()) {
@@ -303,21 +303,22 @@ private:
     }
     if (weights.empty())
       initialiseParameters(program, uint64_t(seed), session->arena(),
-                           session->pool());
+                           session->pool(), options.world);
     else
-      loadParameters(weights, program, session->arena(), session->pool());
+      loadParameters(weights, program, session->arena(), session->pool(),
+                     options.world);
   }
 
-  /// Copies the state and leaves writing it to another thread. Every step
-  /// before `step` has been retired.
+  /// Copies the state and leaves writing it to another thread, unless it is cut
+  /// among ranks. Every step before `step` has been retired.
   void saveCheckpoint(int64_t step) {
     if (options.checkpointDir.empty() || step == savedStep ||
         (resumed && step == firstStep))
       return;
     if (!checkpoints) {
       // Rank 0 writes; what it lacks it gets from the others.
-      if (whole.isCut())
-        whole.collect(options.world, session->arena(), snapshot);
+      if (isCut)
+        sendState(program, session->arena(), *options.world);
       savedStep = step;
       return;
     }
@@ -360,17 +361,20 @@ private:
     flag("on_nonfinite", options.skipNonfinite ? "skip" : "stop");
     flag("outlier_z", options.outlierZ);
     flag("outlier_window", options.outlierWindow);
-    if (whole.isCut()) {
-      whole.collect(options.world, session->arena(), snapshot);
-    } else {
-      snapshot.resize(program.state_bytes);
-      session->arena().read(0, snapshot.data(), snapshot.size());
+    savedStep = step;
+    // No rank has room for all pieces: each tensor goes to the file as soon as
+    // it is together, and the others wait.
+    if (isCut) {
+      lastSaved = checkpoints->save(program, state, session->arena(),
+                                    options.keep, options.world);
+      return;
     }
+    snapshot.resize(program.state_bytes);
+    session->arena().read(0, snapshot.data(), snapshot.size());
     saving = std::async(std::launch::async, [this, state] {
-      return checkpoints->save(whole.program(), state, Arena(snapshot.data()),
+      return checkpoints->save(program, state, Arena(snapshot.data()),
                                options.keep);
     });
-    savedStep = step;
   }
 
   /// Waits for the checkpoint that is being written, or fails as it did.
@@ -396,7 +400,7 @@ private:
              double(entry.batch * std::max<int64_t>(entry.seq, 1));
     double elements = 0;
     for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM))
-      if (t.tensor->rank >= 2)
+      if (t.shape().size() >= 2)
         elements += double(t.elements);
     return 6 * elements;
   }
@@ -448,9 +452,10 @@ private:
       if (gradients.empty())
         throw badInput("--dump-grads: this program was compiled without "
                        "gradient outputs");
-      checkWritable("--dump-grads", options.dumpGrads, savedBytes(gradients));
+      if (options.leads())
+        checkWritable("--dump-grads", options.dumpGrads, savedBytes(gradients));
     }
-    if (!options.save.empty())
+    if (!options.save.empty() && options.leads())
       checkWritable("--save", options.save,
                     savedBytes(instances(stateOf(program), BLURT_PARAM)));
     if (!options.metrics.empty())
@@ -689,8 +694,8 @@ private:
   const blurt_tensor *gradNorm = nullptr, *applied = nullptr;
   OutlierLimits outliers;
   int64_t skippedSteps = 0;
-  WholeState whole;
   std::vector<uint64_t> lastCounters;
+  const bool isCut; ///< whether ranks have pieces of the state
   std::unique_ptr<Batches> data;
   std::optional<Session> session;
   std::optional<Evaluator> validation;
@@ -723,8 +728,7 @@ void blurt::runTrain(const blurt_program &program,
   TrainOptions own = options;
   if (!options.leads()) {
     // Rank 0 speaks and writes for all.
-    for (std::string *file :
-         {&own.metrics, &own.save, &own.dumpGrads, &own.profile})
+    for (std::string *file : {&own.metrics, &own.profile})
       file->clear();
     own.quiet = true;
   }

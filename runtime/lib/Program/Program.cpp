@@ -76,11 +76,34 @@ static std::string expand(std::string_view pattern, int64_t iteration) {
   return text;
 }
 
+static std::span<const int64_t> wholeShape(const blurt_tensor &t) {
+  return t.shards > 0 ? std::span(t.shard_shape, size_t(t.shard_rank))
+                      : std::span(t.shape, size_t(t.rank));
+}
+
+static int64_t wholeCount(const blurt_tensor &t) {
+  int64_t count = 1;
+  for (int64_t extent : wholeShape(t))
+    count *= extent;
+  return count;
+}
+
+std::span<const int64_t> TensorInstance::shape() const {
+  return wholeShape(*tensor);
+}
+
+std::pair<int64_t, int64_t> TensorInstance::partOf(int64_t rank) const {
+  if (!isCut())
+    return {0, elements};
+  int64_t first = std::min(rank * stored, elements);
+  return {first, std::min(stored, elements - first)};
+}
+
 std::vector<int64_t> TensorInstance::exportShape() const {
-  std::vector<int64_t> shape(tensor->shape, tensor->shape + tensor->rank);
+  std::vector<int64_t> extents(shape().begin(), shape().end());
   if (tensor->export_transpose)
-    std::swap(shape[0], shape[1]);
-  return shape;
+    std::swap(extents[0], extents[1]);
+  return extents;
 }
 
 std::vector<TensorInstance>
@@ -91,13 +114,14 @@ blurt::instances(std::span<const blurt_tensor> tensors, int32_t role) {
       continue;
     const char *exported = t.export_name ? t.export_name : t.name;
     if (t.stack_count == 0) {
-      result.push_back({&t, t.name, exported, t.offset, elementCount(t)});
+      result.push_back(
+          {&t, t.name, exported, t.offset, wholeCount(t), elementCount(t)});
       continue;
     }
     for (int64_t i = 0; i < t.stack_count; ++i)
       result.push_back({&t, expand(t.name, t.stack_first + i),
                         expand(exported, t.stack_first + i),
-                        t.offset + uint64_t(i) * t.stack_stride,
+                        t.offset + uint64_t(i) * t.stack_stride, wholeCount(t),
                         elementCount(t)});
   }
   return result;

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <thread>
 
 using namespace blurt;
 
@@ -91,13 +92,19 @@ Session::~Session() {
     // Work in the queue still reads the buffers. If it failed, that has been
     // reported.
     // After an error it may be in collectives that others do not come to.
+    // Cutting them short waits for graphs that have them, which wait for them.
+    std::thread cutting;
     if (context.world && std::uncaught_exceptions() > 0)
-      context.world->abandon();
+      cutting = std::thread([this] { context.world->abandon(); });
     try {
       cuda->synchronize("the end of the program");
     } catch (const Error &) {
     }
-    // It uses the device, which goes before the world does.
+    graphs.clear();
+    if (cutting.joinable())
+      cutting.join();
+    // It uses the device, which goes before the world does, and waits for the
+    // graphs that have calls of it.
     if (context.world)
       context.world->setTransport(nullptr);
     for (CudaDevice::Event *events : {began, ended})
@@ -107,7 +114,6 @@ Session::~Session() {
     for (std::byte *buffer : buffers)
       pinned->deallocate(buffer);
   }
-  graphs.clear();
   deviceCode.reset();
   allocator.deallocate(base);
 }
@@ -274,7 +280,7 @@ uint64_t Session::queue(const blurt_entry &entry) {
   for (const blurt_tensor &t : tensorsOf(entry))
     if (t.role == BLURT_OUTPUT || t.role == BLURT_GRADIENT)
       for (const TensorInstance &i : instances({&t, 1}, t.role))
-        context.shadow().use(base + i.offset, i.bytes(), i.name.c_str());
+        context.shadow().use(base + i.offset, i.arenaBytes(), i.name.c_str());
   return call;
 }
 
@@ -409,7 +415,7 @@ std::string Session::findNonfinite(const blurt_entry &entry) {
 void Session::clearCaches(const blurt_entry &entry) {
   auto clear = [&](std::span<const blurt_tensor> tensors) {
     for (const TensorInstance &t : instances(tensors, BLURT_CACHE))
-      arena().zero(t.offset, t.bytes());
+      arena().zero(t.offset, t.arenaBytes());
   };
   clear(stateOf(table));
   clear(tensorsOf(entry));

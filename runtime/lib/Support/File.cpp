@@ -139,9 +139,13 @@ void AtomicFile::write(const void *data, size_t bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() {
   if (::fsync(descriptor) != 0)
     fail("cannot sync");
+}
+
+void AtomicFile::commit() {
+  sync();
   if (::close(std::exchange(descriptor, -1)) != 0)
     fail("cannot close");
   if (::rename(temporary.c_str(), target.c_str()) != 0)

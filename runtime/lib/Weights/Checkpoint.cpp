@@ -68,7 +68,7 @@ std::deque<StateFile> stateFiles(const blurt_program &program) {
       // What is of no parameter has its own name: the number of updates.
       if (parameter != parameters.end()) {
         t.exportName = prefix + parameter->second->exportName;
-        if (copy.rank == 2)
+        if (t.shape().size() == 2)
           copy.export_transpose = parameter->second->tensor->export_transpose;
       }
       optimizer.tensors.push_back(std::move(t));
@@ -131,18 +131,20 @@ Json tensorRecord(const TensorInstance &t, uint64_t hash) {
 }
 
 Json writeFile(const std::string &path, const StateFile &file,
-               const blurt_program &program, const Arena &arena) {
+               const blurt_program &program, const Arena &arena, World *world) {
   Json tensors = Json::object();
   std::vector<SafetensorsOutput> outputs;
   for (const TensorInstance &t : file.tensors)
-    outputs.push_back({t.exportName, safetensorsDtype(t), t.exportShape(),
-                       [&](AtomicFile &to) {
-                         readTensor(t, arena, [&](const std::byte *data) {
-                           to.write(data, t.bytes());
-                           tensors[t.exportName] =
-                               tensorRecord(t, xxh64(data, t.bytes()));
-                         });
-                       }});
+    outputs.push_back(
+        {t.exportName, safetensorsDtype(t), t.exportShape(),
+         [&](AtomicFile &to) {
+           readTensor(t, arena, world, [&](const std::byte *data) {
+             to.write(data, t.bytes());
+             tensors[t.exportName] = tensorRecord(t, xxh64(data, t.bytes()));
+           });
+           if (t.isCut())
+             to.sync();
+         }});
   writeSafetensors(path, outputs, weightsMetadata(program));
   SafetensorsFile written(path);
   std::string_view header = written.header();
@@ -309,7 +311,11 @@ void Checkpoint::requireProgram(const blurt_program &program) const {
 }
 
 template <typename Fn>
-void Checkpoint::verifyFile(const File &file, Fn &&use) const {
+void Checkpoint::verifyFile(const File &file, const World *world,
+                            Fn &&use) const {
+  auto isMine = [&](size_t i) {
+    return !world || int64_t(i) % world->size() == world->rank();
+  };
   SafetensorsFile source(folder + "/" + file.name);
   for (size_t i = 0; i < file.tensors.size(); ++i) {
     std::string name = file.tensors.key(i).str();
@@ -319,7 +325,8 @@ void Checkpoint::verifyFile(const File &file, Fn &&use) const {
       throw badInput(source.path() + ": tensor '" + name +
                      "': damaged: it is not what the manifest says");
     const std::byte *data = source.data(*entry);
-    uint64_t hash = xxh64(data, entry->end - entry->begin);
+    uint64_t hash =
+        isMine(i) ? xxh64(data, entry->end - entry->begin) : record.hash;
     if (hash != record.hash)
       throw badInput(source.path() + ": tensor '" + name +
                      "': damaged: expected the checksum " +
@@ -332,25 +339,27 @@ void Checkpoint::verifyFile(const File &file, Fn &&use) const {
                    ": damaged: the checksum of its header does not match");
 }
 
-void Checkpoint::restore(const blurt_program &program,
-                         const Arena &arena) const {
+void Checkpoint::restore(const blurt_program &program, const Arena &arena,
+                         World *world) const {
   requireProgram(program);
   for (const StateFile &file : stateFiles(program)) {
     std::map<std::string, const TensorInstance *> byName;
     for (const TensorInstance &t : file.tensors)
       byName[t.exportName] = &t;
-    verifyFile(*findFile(file.name),
+    verifyFile(*findFile(file.name), world,
                [&](const std::string &name, const std::byte *data) {
-                 writeTensor(*byName.at(name), arena, data);
+                 writeTensor(*byName.at(name), arena, world, data);
                });
   }
+  if (world)
+    world->most(0, "reading the checkpoint");
 }
 
 void Checkpoint::verifyWeights() const {
   const File *file = findFile(kWeights);
   if (!file)
     throw badInput(folder + ": expected a file " + std::string(kWeights));
-  verifyFile(*file, [](const std::string &, const std::byte *) {});
+  verifyFile(*file, nullptr, [](const std::string &, const std::byte *) {});
 }
 
 CheckpointFolder::CheckpointFolder(const std::string &path, uint64_t bytes)
@@ -401,7 +410,8 @@ void CheckpointFolder::saveConfig(const std::string &text) const {
 
 std::string CheckpointFolder::save(const blurt_program &program,
                                    const CheckpointState &state,
-                                   const Arena &arena, int64_t keep) {
+                                   const Arena &arena, int64_t keep,
+                                   World *world) {
   const std::string name = folderName(state.step);
   const std::string unfinished = path + "/" + std::string(kUnfinished) + name;
   const std::string final = path + "/" + name;
@@ -412,7 +422,7 @@ std::string CheckpointFolder::save(const blurt_program &program,
     Json files = Json::object();
     for (const StateFile &file : stateFiles(program))
       files[file.name] =
-          writeFile(unfinished + "/" + file.name, file, program, arena);
+          writeFile(unfinished + "/" + file.name, file, program, arena, world);
     Json flags = Json::object();
     for (const auto &[flag, value] : state.flags)
       flags[flag] = value;
@@ -483,6 +493,12 @@ std::string blurt::findCheckpoint(const std::string &flag,
   if (found.empty())
     throw badInput(flag + ": " + path + ": expected a checkpoint, found none");
   return found.rbegin()->second;
+}
+
+void blurt::sendState(const blurt_program &program, const Arena &arena,
+                      World &world) {
+  for (const StateFile &file : stateFiles(program))
+    sendTensors(file.tensors, arena, world);
 }
 
 uint64_t blurt::checkpointBytes(const blurt_program &program) {

@@ -41,13 +41,15 @@ void requireFloat(const TensorInstance &t) {
                   dtypeName(dtype));
 }
 
+/// Elements [begin, end) of the whole tensor, of which the first goes to `to`.
 void initialise(const TensorInstance &t, uint64_t seed, std::byte *to,
                 int64_t begin, int64_t end) {
   const blurt_tensor &spec = *t.tensor;
   uint64_t size = dtypeSize(spec.dtype);
+  const int64_t first = begin;
   RandomStream random(seed, t.name);
   auto store = [&](int64_t i, double value) {
-    storeElement(spec.dtype, to + uint64_t(i) * size, value);
+    storeElement(spec.dtype, to + uint64_t(i - first) * size, value);
   };
   switch (spec.init_kind) {
   case BLURT_INIT_NORMAL:
@@ -94,34 +96,40 @@ uint64_t sourceSize(Source source) {
   return source == Source::F64 ? 8 : source == Source::F32 ? 4 : 2;
 }
 
-/// Copies rows [begin, end) of the parameter as stored in the arena.
-void loadRows(const TensorInstance &t, Source source, const std::byte *from,
-              std::byte *to, int64_t rows, int64_t columns, int64_t begin,
-              int64_t end) {
+/// Calls `copy(i, at)` for the elements i in [begin, end) of a tensor, where
+/// `at` is the place of i in weight files.
+template <typename Fn>
+void forExported(const TensorInstance &t, int64_t begin, int64_t end,
+                 Fn &&copy) {
+  if (!t.tensor->export_transpose) {
+    for (int64_t i = begin; i < end; ++i)
+      copy(i, i);
+    return;
+  }
+  int64_t rows = t.shape()[0], columns = t.shape()[1];
+  for (int64_t i = begin; i < end;) {
+    int64_t row = i / columns, column = i % columns;
+    for (; column < columns && i < end; ++column)
+      copy(i++, column * rows + row);
+  }
+}
+
+/// Elements [begin, end) of a tensor, of which the first goes to `to`.
+void loadElements(const TensorInstance &t, Source source, const std::byte *from,
+                  std::byte *to, int64_t begin, int64_t end) {
   uint64_t fromSize = sourceSize(source), size = dtypeSize(t.tensor->dtype);
   bool same = (source == Source::F64 && t.tensor->dtype == BLURT_F64) ||
               (source == Source::F32 && t.tensor->dtype == BLURT_F32) ||
               (source == Source::Bf16 && t.tensor->dtype == BLURT_BF16);
   if (same && !t.tensor->export_transpose) {
-    uint64_t row = uint64_t(columns) * size;
-    std::memcpy(to + uint64_t(begin) * row, from + uint64_t(begin) * row,
-                uint64_t(end - begin) * row);
+    std::memcpy(to, from + uint64_t(begin) * size,
+                uint64_t(end - begin) * size);
     return;
   }
-  for (int64_t i = begin; i < end; ++i)
-    for (int64_t j = 0; j < columns; ++j) {
-      int64_t at = t.tensor->export_transpose ? j * rows + i : i * columns + j;
-      storeElement(t.tensor->dtype, to + uint64_t(i * columns + j) * size,
-                   loadElement(source, from + uint64_t(at) * fromSize));
-    }
-}
-
-/// Rows and columns of the arena's layout; all but rank 2 is one long column,
-/// so that it can be cut anywhere.
-std::pair<int64_t, int64_t> matrixShape(const TensorInstance &t) {
-  if (t.tensor->rank == 2)
-    return {t.tensor->shape[0], t.tensor->shape[1]};
-  return {t.elements, 1};
+  forExported(t, begin, end, [&](int64_t i, int64_t at) {
+    storeElement(t.tensor->dtype, to + uint64_t(i - begin) * size,
+                 loadElement(source, from + uint64_t(at) * fromSize));
+  });
 }
 
 bool isMask(const std::string &name) {
@@ -172,20 +180,43 @@ void checkLeftovers(const SafetensorsFile &file,
   });
 }
 
-/// Lets `produce` write a tensor, in place if the host can.
+int64_t rankOf(const World *world) { return world ? world->rank() : 0; }
+
+/// Lets `produce(to, begin, end)` write the elements [begin, end) of a tensor
+/// that this rank has, in place if the host can; what is behind a short part
+/// becomes 0.
 template <typename Fn>
-void fill(const TensorInstance &t, const Arena &arena, Fn &&produce) {
-  if (arena.host())
-    return produce(arena.host() + t.offset);
-  std::vector<std::byte> buffer(t.bytes());
-  produce(buffer.data());
+void fill(const TensorInstance &t, const Arena &arena, const World *world,
+          Fn &&produce) {
+  auto [first, count] = t.partOf(rankOf(world));
+  uint64_t bytes = uint64_t(count) * dtypeSize(t.tensor->dtype);
+  if (std::byte *to = arena.host()) {
+    produce(to + t.offset, first, first + count);
+    std::memset(to + t.offset + bytes, 0, t.arenaBytes() - bytes);
+    return;
+  }
+  std::vector<std::byte> buffer(t.arenaBytes());
+  produce(buffer.data(), first, first + count);
   arena.write(t.offset, buffer.data(), buffer.size());
+}
+
+/// The same with parts of [begin, end) by several threads.
+template <typename Fn>
+void fillInParallel(const TensorInstance &t, const Arena &arena,
+                    const World *world, ThreadPool &pool, Fn &&produce) {
+  uint64_t size = dtypeSize(t.tensor->dtype);
+  fill(t, arena, world, [&](std::byte *to, int64_t first, int64_t last) {
+    pool.forEach(last - first, kGrain, [&](int64_t begin, int64_t end) {
+      produce(to + uint64_t(begin) * size, first + begin, first + end);
+    });
+  });
 }
 
 } // namespace
 
 void blurt::initialiseParameters(const blurt_program &program, uint64_t seed,
-                                 const Arena &arena, ThreadPool &pool) {
+                                 const Arena &arena, ThreadPool &pool,
+                                 const World *world) {
   for (const TensorInstance &t : instances(stateOf(program), BLURT_PARAM)) {
     requireFloat(t);
     if (t.tensor->init_kind < BLURT_INIT_ZEROS ||
@@ -193,11 +224,10 @@ void blurt::initialiseParameters(const blurt_program &program, uint64_t seed,
       throw failure("program table: parameter '" + t.name +
                     "': unknown initialiser " +
                     std::to_string(t.tensor->init_kind));
-    fill(t, arena, [&](std::byte *to) {
-      pool.forEach(t.elements, kGrain, [&](int64_t begin, int64_t end) {
-        initialise(t, seed, to, begin, end);
-      });
-    });
+    fillInParallel(t, arena, world, pool,
+                   [&](std::byte *to, int64_t begin, int64_t end) {
+                     initialise(t, seed, to, begin, end);
+                   });
   }
 }
 
@@ -278,7 +308,7 @@ SafetensorsMetadata blurt::weightsMetadata(const blurt_program &program) {
 
 void blurt::loadParameters(const std::string &from,
                            const blurt_program &program, const Arena &arena,
-                           ThreadPool &pool) {
+                           ThreadPool &pool, const World *world) {
   const std::string path = weightsFile(from, program);
   SafetensorsFile file(path);
   std::vector<std::pair<TensorInstance, SafetensorsEntry>> found;
@@ -317,16 +347,11 @@ void blurt::loadParameters(const std::string &from,
                     : entry.dtype == "F32"  ? Source::F32
                     : entry.dtype == "BF16" ? Source::Bf16
                                             : Source::F16;
-    auto [rows, columns] = matrixShape(t);
-    fill(t, arena,
-         [&, rows = rows, columns = columns, &t = t,
-          &entry = entry](std::byte *to) {
-           pool.forEach(rows, kGrain / std::max<int64_t>(columns, 1) + 1,
-                        [&](int64_t begin, int64_t end) {
-                          loadRows(t, source, file.data(entry), to, rows,
-                                   columns, begin, end);
-                        });
-         });
+    fillInParallel(
+        t, arena, world, pool,
+        [&, &t = t, &entry = entry](std::byte *to, int64_t begin, int64_t end) {
+          loadElements(t, source, file.data(entry), to, begin, end);
+        });
   }
 }
 
@@ -347,20 +372,45 @@ const char *blurt::safetensorsDtype(const TensorInstance &t) {
   }
 }
 
-/// Copies a matrix of `rows` by `columns` transposed.
-static void transpose(const std::byte *from, std::byte *to, int64_t rows,
-                      int64_t columns, uint64_t size) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j)
-      std::memcpy(to + uint64_t(j * rows + i) * size,
-                  from + uint64_t(i * columns + j) * size, size);
+/// The whole of a tensor that is cut, on rank 0; what others have of it goes
+/// there.
+static void collect(const TensorInstance &t, const Arena &arena, World &world,
+                    std::vector<std::byte> &whole) {
+  uint64_t size = dtypeSize(t.tensor->dtype);
+  auto [first, count] = t.partOf(world.rank());
+  std::vector<Channel::Message> messages;
+  uint64_t own = uint64_t(count) * size;
+  if (world.leads()) {
+    whole.resize(t.bytes());
+    arena.read(t.offset, whole.data(), own);
+    for (int64_t rank = 1; rank < world.size(); ++rank)
+      if (auto [begin, there] = t.partOf(rank); there > 0)
+        messages.push_back({rank, nullptr, 0,
+                            whole.data() + uint64_t(begin) * size,
+                            uint64_t(there) * size});
+  } else if (own > 0) {
+    whole.resize(own);
+    arena.read(t.offset, whole.data(), own);
+    messages.push_back({0, whole.data(), own, nullptr, 0});
+  }
+  world.exchange(messages, "collecting the state '" + t.name + "'");
 }
 
 void blurt::readTensor(const TensorInstance &t, const Arena &arena,
+                       World *world,
                        const std::function<void(const std::byte *)> &use) {
   std::vector<std::byte> copy;
   const std::byte *from = arena.host();
-  if (from) {
+  if (t.isCut()) {
+    if (!world)
+      throw failure("tensor '" + t.name +
+                    "': expected all devices that it is "
+                    "cut among, got one");
+    collect(t, arena, *world, copy);
+    if (!world->leads())
+      return;
+    from = copy.data();
+  } else if (from) {
     from += t.offset;
   } else {
     copy.resize(t.bytes());
@@ -369,34 +419,54 @@ void blurt::readTensor(const TensorInstance &t, const Arena &arena,
   }
   if (!t.tensor->export_transpose)
     return use(from);
-  auto [rows, columns] = matrixShape(t);
   std::vector<std::byte> out(t.bytes());
-  transpose(from, out.data(), rows, columns, dtypeSize(t.tensor->dtype));
+  uint64_t size = dtypeSize(t.tensor->dtype);
+  forExported(t, 0, t.elements, [&](int64_t i, int64_t at) {
+    std::memcpy(out.data() + uint64_t(at) * size, from + uint64_t(i) * size,
+                size);
+  });
   use(out.data());
 }
 
+void blurt::sendTensors(const std::vector<TensorInstance> &tensors,
+                        const Arena &arena, World &world) {
+  for (const TensorInstance &t : tensors)
+    if (t.isCut())
+      readTensor(t, arena, &world, {});
+}
+
 void blurt::writeTensor(const TensorInstance &t, const Arena &arena,
-                        const std::byte *from) {
-  if (!t.tensor->export_transpose)
-    return arena.write(t.offset, from, t.bytes());
-  auto [rows, columns] = matrixShape(t);
-  fill(t, arena, [&, rows = rows, columns = columns](std::byte *to) {
-    transpose(from, to, columns, rows, dtypeSize(t.tensor->dtype));
+                        const World *world, const std::byte *from) {
+  uint64_t size = dtypeSize(t.tensor->dtype);
+  if (!t.tensor->export_transpose) {
+    auto [first, count] = t.partOf(rankOf(world));
+    return arena.write(t.offset, from + uint64_t(first) * size,
+                       uint64_t(count) * size);
+  }
+  fill(t, arena, world, [&](std::byte *to, int64_t begin, int64_t end) {
+    forExported(t, begin, end, [&](int64_t i, int64_t at) {
+      std::memcpy(to + uint64_t(i - begin) * size, from + uint64_t(at) * size,
+                  size);
+    });
   });
 }
 
 void blurt::saveTensors(const std::string &path,
                         const std::vector<TensorInstance> &tensors,
-                        const Arena &arena,
-                        const SafetensorsMetadata &metadata) {
+                        const Arena &arena, const SafetensorsMetadata &metadata,
+                        World *world) {
+  if (world && !world->leads())
+    return sendTensors(tensors, arena, *world);
   std::vector<SafetensorsOutput> outputs;
   for (const TensorInstance &t : tensors)
-    outputs.push_back({t.exportName, safetensorsDtype(t), t.exportShape(),
-                       [&t, &arena](AtomicFile &f) {
-                         readTensor(t, arena, [&](const std::byte *data) {
-                           f.write(data, t.bytes());
-                         });
-                       }});
+    outputs.push_back(
+        {t.exportName, safetensorsDtype(t), t.exportShape(),
+         [&t, &arena, world](AtomicFile &f) {
+           readTensor(t, arena, world,
+                      [&](const std::byte *data) { f.write(data, t.bytes()); });
+           if (t.isCut())
+             f.sync();
+         }});
   writeSafetensors(path, outputs, metadata);
 }
 

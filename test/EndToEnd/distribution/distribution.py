@@ -2,11 +2,13 @@
 """Programs for several devices compute what one device computes.
 
 usage: distribution.py --bin DIR --part losses|zero|accum|optimizer|remat|evaluate|
-                       counts|start|variables|checkpoints|classifier|hellaswag|ahead
-                       [--ranks N...] [--loads N...]
+                       generate|counts|memory|start|variables|checkpoints|pieces|
+                       classifier|hellaswag
+                       [--ranks N...] [--loads N...] [--precision P]
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +17,11 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
-from gatherize import gatherize  # noqa: E402
-from harness import Test, tokens  # noqa: E402
+from harness import Test, tensors, tokens  # noqa: E402
 
 PARTS = (
-    *("losses", "zero", "accum", "optimizer", "remat", "evaluate"),
-    *("counts", "start", "variables", "checkpoints", "classifier", "hellaswag", "ahead"),
+    *("losses", "zero", "accum", "optimizer", "remat", "evaluate", "generate", "counts"),
+    *("memory", "start", "variables", "checkpoints", "pieces", "classifier", "hellaswag"),
 )
 
 SIZES = (1, 2, 3, 4, 8)
@@ -30,11 +31,12 @@ def add_options(parser):
     parser.add_argument("--part", choices=PARTS, required=True)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2])
     parser.add_argument("--loads", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--precision", default="fp32")
 
 
 test = Test(__doc__, add_options)
 VOCAB, T, BATCH, STEPS = 61, 16, 24, 10
-STAGES = (0, 1, 2)
+STAGES = (0, 1, 2, 3)
 model = test.gpt2(vocab=VOCAB, context=T)
 test.shard("data.bin", tokens(9000, VOCAB))
 COMMON = (f"--batch={BATCH}", f"--seq={T}", "--verify-plan")
@@ -72,8 +74,10 @@ def losses():
     """Any number of ranks, dropout and clipping on: one device's losses."""
     expected, _ = run("one", 1, "--dropout=0.1", train=("--clip", 0.5))
     for ranks in test.options.ranks:
-        found, _ = run(f"dp{ranks}", ranks, "--dropout=0.1", train=("--clip", 0.5))
-        close(found, expected, f"{ranks} ranks")
+        for stage in (0, 3):
+            flags = ("--dropout=0.1", f"--zero={stage}")
+            found, _ = run(f"dp{ranks}", ranks, *flags, train=("--clip", 0.5))
+            close(found, expected, f"{ranks} ranks, stage {stage}")
 
 
 def zero():
@@ -81,9 +85,10 @@ def zero():
     # More iterations than a ring has slots.
     deep = test.gpt2("deep.mlir", vocab=VOCAB, context=T, layers=4)
     for ranks in test.options.ranks:
-        reference = run(f"z0-{ranks}", ranks, model=deep)
+        flag = f"--precision={test.options.precision}"
+        reference = run(f"z0-{ranks}", ranks, flag, model=deep)
         for stage in STAGES[1:]:
-            found = run(f"z{stage}-{ranks}", ranks, f"--zero={stage}", model=deep)
+            found = run(f"z{stage}-{ranks}", ranks, flag, f"--zero={stage}", model=deep)
             test.check(found[0] == reference[0], f"metrics, stage {stage}, {ranks}")
             test.check(found[1] == reference[1], f"weights, stage {stage}, {ranks}")
         if ranks > 4:
@@ -97,29 +102,6 @@ def zero():
             test.check(late[1] == reference[1], f"late weights, stage {stage}, {ranks}")
         del os.environ["BLURT_LATE_COLLECTIVES"]
 
-
-def ahead():
-    """Stacks that gather their parameters an iteration ahead compute the same."""
-    deep = test.gpt2("deep.mlir", vocab=VOCAB, context=T, layers=4)
-    flags = (f"--batch={BATCH}", f"--seq={T}", "--mesh=dp=3")
-    test.compile(deep, "whole.mlir", *flags, "--compile-to=shard")
-    with open(test.path("whole.mlir")) as file:
-        text = file.read()
-    end = text.index("blu.step @eval")
-    with open(test.path("pieces.mlir"), "w") as file:
-        file.write(gatherize(text[:end], 3) + text[end:])
-    found, calls = {}, {}
-    for name in ("whole", "pieces"):
-        test.compile(f"{name}.mlir", name, *flags, "--compile-from=shard")
-        found[name] = execute(test.path(name), name, 3)
-        calls[name] = test.lines(name + ".jsonl")[-1]["collective_calls"]
-    test.check(found["pieces"] == found["whole"], "gathers ahead")
-    # One for each of 4 iterations, forward and backward, and none more.
-    test.check(calls["pieces"] == calls["whole"] + 8, f"calls {calls}")
-    os.environ["BLURT_LATE_COLLECTIVES"] = "1"
-    late = execute(test.path("pieces"), "late", 3)
-    del os.environ["BLURT_LATE_COLLECTIVES"]
-    test.check(late == found["whole"], "gathers ahead, late")
 
 
 def accum():
@@ -137,7 +119,7 @@ def accum():
 
 def both_stages(name, *flags):
     expected, _ = run(name + "1", 1, *flags, steps=4)
-    for stage in (0, 1):
+    for stage in (0, 1, 3):
         found, _ = run(f"{name}2-{stage}", 2, *flags, f"--zero={stage}", steps=4)
         close(found, expected, f"{name}, stage {stage}")
 
@@ -155,57 +137,170 @@ def remat():
 def evaluate():
     """Evaluation is of all ranks' batches, with the weights of any of them."""
     run("dp2", 2, steps=1)
-    program = test.path("dp2")
     single = test.compile(model, "one", *COMMON)
     lines = []
-    for words in ((single,), (program,)):
-        start = ("--devices", 2) if words == (program,) else ()
+    for stage in (None, 0, 1, 3):
+        program, start = single, ()
+        if stage is not None:
+            flags = (f"--zero={stage}", "--mesh=dp=2")
+            program, start = test.compile(model, "two", *COMMON, *flags), ("--devices", 2)
         test.run(
-            *words,
-            *("eval", "--data", "data.bin", "--weights", "dp2.safetensors"),
+            *(program, "eval", "--data", "data.bin", "--weights", "dp2.safetensors"),
             *("--metrics", "eval.jsonl", "--quiet", *start),
         )
         lines.append(test.lines("eval.jsonl")[0])
-    one, two = lines
-    test.check(
-        abs(one["val_loss"] - two["val_loss"]) <= 1e-5 * one["val_loss"],
-        f"val_loss {two['val_loss']} on 2 ranks, {one['val_loss']} on one",
-    )
-    test.check(one["tokens"] == two["tokens"], "tokens of eval")
+    one = lines[0]
+    for line in lines[1:]:
+        test.check(
+            abs(one["val_loss"] - line["val_loss"]) <= 1e-5 * one["val_loss"],
+            f"val_loss {line['val_loss']} on 2 ranks, {one['val_loss']} on one",
+        )
+        test.check(one["tokens"] == line["tokens"], "tokens of eval")
+    # In training, between steps.
+    numbers = []
+    for ranks, flags in ((1, ()), (3, ("--zero=3",))):
+        found, _ = run(f"val{ranks}", ranks, *flags, steps=4,
+                       train=("--val", "data.bin", "--val-every", 2, "--val-batches", 2))
+        numbers.append([line["val_loss"] for line in found if "val_loss" in line])
+    test.check(len(numbers[0]) == 3 and np.allclose(*numbers, rtol=1e-5, atol=0),
+               f"validation: {numbers}")
+
+
+def generate():
+    """Without whole parameters all ranks generate, and rank 0 prints."""
+    run("dp2", 2, steps=3)
+    words = ("generate", "--weights", "dp2.safetensors", "--prompt-tokens", "1,2,3",
+             "--max-tokens", 8, "--quiet")
+    plain = test.compile(model, "one", f"--batch={BATCH}", f"--seq={T}")
+    for precision in ("fp32", "bf16"):
+        flags = (f"--batch={BATCH}", f"--seq={T}", f"--precision={precision}")
+        plain = test.compile(model, "one", *flags)
+        expected = test.run(plain, *words).stdout
+        for stage in (1, 3):
+            program = test.compile(model, "two", *flags, "--mesh=dp=2", f"--zero={stage}")
+            # Stage 1 keeps whole parameters in fp32.
+            alone = (stage, precision) == (1, "fp32")
+            found = test.run(program, *words, *(() if alone else ("--devices", 2))).stdout
+            test.check(found == expected, f"stage {stage}, {precision}: {found}")
+            if not alone:
+                test.refuse("is for 2 devices: start it with --devices 2", program, *words)
+    test.write("in.safetensors", "")
+    test.refuse("call: expected a program for one device, got one of 2",
+                program, "call", "--entry", "eval", "--inputs", "in.safetensors")
+
+
+def sizes(name, ranks):
+    """By parameter: elements of a piece, each tensor cut on its own."""
+    with open(test.path(name + ".safetensors"), "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    header.pop("__metadata__")
+    return {
+        tensor: -(-int(np.prod(entry["shape"])) // ranks)
+        for tensor, entry in header.items()
+    }
 
 
 def counts():
     """Bytes and calls are what the formulas say."""
     for ranks in test.options.ranks:
-        for stage in STAGES:
-            name = f"c{ranks}{stage}"
-            run(name, ranks, f"--zero={stage}", steps=3)
-            line = test.lines(name + ".jsonl")[-1]
-            with open(test.path(name + ".safetensors"), "rb") as file:
-                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-            header.pop("__metadata__")
-            # Each tensor is cut on its own, ⌈n/N⌉ elements a piece.
-            pieces = 0
-            for entry in header.values():
-                size = 1
-                for extent in entry["shape"]:
-                    size *= extent
-                pieces += -(-size // ranks)
-            # Loss, labels counted for it and for its gradient, and norm are numbers
-            # that all ranks tell all.
-            scalars = 4 * 4 * (ranks - 1)
-            expected = 2 * (ranks - 1) * pieces * 4 + scalars
-            test.check(
-                line["collective_bytes"] == expected,
-                f"{name}: {line['collective_bytes']} bytes, expected {expected}",
+        for microbatches in (1, 2) if ranks <= 4 else (1,):
+            for stage in STAGES:
+                check_counts(ranks, test.options.precision, microbatches, stage)
+
+
+def check_counts(ranks, precision, microbatches, stage):
+    name = f"c{ranks}{stage}"
+    run(name, ranks, f"--zero={stage}", f"--precision={precision}", f"--accum={microbatches}",
+        f"--batch={BATCH // microbatches}", "--remat=full", steps=3)
+    line = test.lines(name + ".jsonl")[-1]
+    pieces = sizes(name, ranks)
+    rounded = precision == "bf16"
+
+    def gathered(names, wide=()):
+        """Bytes of these as products and norms read them."""
+        return sum(
+            pieces[n] * (2 if rounded and ".ln_" not in n and n not in wide else 4)
+            for n in names
+        )
+
+    block = [n for n in pieces if n.startswith("h.")]
+    outside = ["wte.weight", "wpe.weight", "ln_f.weight", "ln_f.bias"]
+    test.check(len(block) + len(outside) == len(pieces), "names of parameters")
+    reduced = 4 * sum(pieces.values())
+    # Loss, labels counted for it and for its gradient, and norm are numbers that all
+    # ranks tell all; microbatches share the counts.
+    scalars = 4 if microbatches == 1 else 3
+    # A call for each of 2 iterations and for what comes before and after them; all
+    # of it at once where whole gradients wait for the last microbatch.
+    calls = 4 if microbatches == 1 or stage >= 2 else 1
+    if stage == 0:
+        total, calls = 2 * reduced, 2 * calls
+    elif stage < 3:
+        weights = gathered(pieces, wide=outside) if rounded else reduced
+        times = microbatches if stage == 2 else 1
+        total = times * reduced + weights
+        # What is there at the step's beginning goes at once if microbatches share
+        # it; what is updated goes by bucket.
+        calls = times * calls + (1 if microbatches > 1 and (rounded or stage == 1) else 3)
+    else:
+        # Forward all of it, the tied embedding once more for the head; backward
+        # what computes a block again, which does not need its last sum.
+        again = [n for n in block if not n.endswith("mlp.c_proj.bias")]
+        total = microbatches * (
+            reduced + gathered(pieces, wide=outside) + gathered(["wte.weight"])
+            + gathered(again)
+        )
+        calls = microbatches * (calls + 2 + 2 * 2)
+    expected = (ranks - 1) * (total + scalars * 4)
+    what = f"{ranks} ranks, {precision}, {microbatches} microbatches, stage {stage}"
+    test.check(
+        line["collective_bytes"] == expected,
+        f"{what}: {line['collective_bytes']} bytes, expected {expected}",
+    )
+    test.check(
+        line["collective_calls"] == calls + scalars,
+        f"{what}: {line['collective_calls']} calls, expected {calls + scalars}",
+    )
+
+
+def memory():
+    """State of a rank, and all that it needs, are what the formulas say."""
+    ranks, layers, dim, vocab = 4, 24, 64, 64
+    deep = test.gpt2("deep.mlir", layers=layers, dim=dim, vocab=vocab)
+    params = layers * (12 * dim * dim + 13 * dim) + (vocab + 16 + 2) * dim
+    # Stage 0 also has pieces of gradients for the norm. With one microbatch stage 1
+    # is the program of stage 2.
+    formulas = {
+        "fp32": [16 + 4 / ranks, 4 + 12 / ranks, 4 + 12 / ranks, 16 / ranks],
+        "bf16": [18, 2 + 16 / ranks, 2 + 16 / ranks, 18 / ranks],
+    }
+    for precision, wanted in formulas.items():
+        for stage, factor in enumerate(wanted):
+            what = f"stage {stage}, {precision}"
+            program = test.compile(
+                deep, "deep", "--batch=4", "--seq=8", f"--mesh=dp={ranks}",
+                "--remat=full", f"--zero={stage}", f"--precision={precision}",
             )
-            # A call for each of 2 iterations and for what comes before and
-            # after them; each is followed by a gather, and those of stage 1 are
-            # one for all iterations.
-            calls = (4 + 4 if stage == 0 else 4 + 3) + 4
+            text = test.run(program, "info", "--memory").stdout.decode()
+
+            def number(pattern, text=text):
+                return int(re.search(pattern + r"\s+(\d+) bytes", text).group(1))
+
+            whole, piece = 4 * params, 4 * params // ranks
+            cut = stage == 3 or (stage > 0 and precision == "bf16")
+            moments = piece if stage else whole
+            for owner, bytes_ in (("parameters", piece if cut else whole),
+                                  ("moment1", moments), ("moment2", moments)):
+                found = number("    " + owner)
+                # The number of updates is beside the moments.
+                test.check(0 <= found - bytes_ <= 8, f"{owner}: {found}, {bytes_}, {what}")
+            # Without what generation keeps. Activations of 8 tokens, a block that is gathered, the piece of a
+            # parameter that is updated: a tenth to a third of the parameters.
+            most = (factor + 0.6) * params
+            found = number("entry 'train': peak") - number("    other")
             test.check(
-                line["collective_calls"] == calls,
-                f"{name}: {line['collective_calls']} calls, expected {calls}",
+                factor * params <= found * 1.03 and found <= most,
+                f"{found / params:.3f} bytes a parameter, expected {factor}, {what}",
             )
 
 
@@ -302,6 +397,33 @@ def checkpoints():
             close(train(of, folder, 6, "--resume"), expected,
                   f"{saved} ranks, then {second}")
         shutil.rmtree(test.path("saved"))
+
+
+def pieces():
+    """State in pieces: damage is found, weights and gradients are those of one device."""
+    one = test.compile(model, "one", f"--batch={BATCH}", f"--seq={T}")
+    four = test.compile(model, "four", f"--batch={BATCH}", f"--seq={T}", "--mesh=dp=4", "--zero=3")
+    test.train(four, "--devices", 4, "--checkpoint-dir", "kept", steps=3, out="part")
+    with open(test.path("kept/step-00000003/optimizer.safetensors"), "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    test.refuse("damaged: expected the checksum", four, "train", "--data", "data.bin",
+                "--steps", 7, "--lr", "1e-2", "--checkpoint-dir", "kept", "--resume",
+                "--devices", 4)
+    test.train(one, steps=6, out="whole")
+    grads, losses = [], []
+    for program, start in ((one, ()), (four, ("--devices", 4))):
+        found, _ = test.train(program, *start, "--init", "whole.safetensors",
+                              "--dump-grads", "grads.safetensors", steps=2, out="part")
+        grads.append(tensors.read(test.path("grads.safetensors")))
+        losses.append(found)
+    close(losses[1], losses[0], "weights of one device")
+    test.check(grads[0].keys() == grads[1].keys(), "names of gradients")
+    for name, expected in grads[0].items():
+        off = np.abs(expected - grads[1][name]).max() / np.abs(expected).max()
+        test.check(off <= 1e-4, f"gradient of {name} off by {off:.3g}")
 
 
 def classifier():

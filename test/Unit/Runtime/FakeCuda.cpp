@@ -38,6 +38,7 @@
 #include "blurt/Convert.h"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -95,6 +96,7 @@ struct Range {
 std::map<uintptr_t, Range> deviceMemory, pinnedMemory;
 uint64_t deviceUsed = 0;
 constexpr uint64_t kGraphBytes = 65536;
+std::atomic<int> liveGraphs{0}; ///< ready to be launched
 
 bool isIn(const std::map<uintptr_t, Range> &ranges, const void *address) {
   auto at = reinterpret_cast<uintptr_t>(address);
@@ -422,6 +424,7 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph,
   if (flags)
     return 1;
   *exec = new FakeGraph(*static_cast<FakeGraph *>(graph));
+  ++liveGraphs;
   deviceUsed += kGraphBytes;
   return 0;
 }
@@ -444,6 +447,7 @@ int cuGraphDestroy(void *graph) {
 }
 int cuGraphExecDestroy(void *exec) {
   delete static_cast<FakeGraph *>(exec);
+  --liveGraphs;
   deviceUsed -= kGraphBytes;
   return 0;
 }
@@ -586,6 +590,7 @@ int cuGetErrorString(int code, const char **text) {
 }
 
 /// For the stand-in of NCCL; `isReady` may be null.
+int fake_cuda_live_graphs() { return liveGraphs; }
 void fake_cuda_enqueue(void *where, const std::function<void()> *run,
                        const std::function<bool()> *isReady) {
   enqueue(*run, where, isReady ? *isReady : nullptr);

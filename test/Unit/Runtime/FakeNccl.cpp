@@ -118,8 +118,15 @@ int ncclCommInitRank(void **communicator, int size, UniqueId id, int rank) {
   return note("join " + std::to_string(rank) + " of " + std::to_string(size) +
               " id " + std::to_string(int(id.bytes[0])));
 }
+/// Waits for the last graph that has calls of it, as NCCL 2.28 does.
 int ncclCommAbort(void *) {
   aborted = true;
+  using Count = int (*)();
+  static auto count = reinterpret_cast<Count>(
+      dlsym(dlopen(std::getenv("BLURT_LIBCUDA"), RTLD_NOW),
+            "fake_cuda_live_graphs"));
+  while (count() > 0)
+    usleep(1000);
   return note("leave");
 }
 const char *ncclGetErrorString(int) { return "made to fail"; }

@@ -7,7 +7,7 @@
 #include "blurt/World.h"
 #include "blurt/Cuda.h"
 #include "blurt/Error.h"
-#include "blurt/WholeState.h"
+#include "blurt/Weights.h"
 
 #include "gtest/gtest.h"
 
@@ -264,9 +264,6 @@ TEST(World, StateIsCollectedAndDistributed) {
   program.num_state = 2;
   program.state_bytes = 128;
   asRanks(3, program, [&](World &world) {
-    WholeState whole(program);
-    ASSERT_TRUE(whole.isCut());
-    EXPECT_EQ(whole.program().state[0].shape[0], 5);
     std::vector<float> arena(32, 0.f);
     auto rank = int(world.rank());
     for (int row = 0; row < 2; ++row)
@@ -276,21 +273,31 @@ TEST(World, StateIsCollectedAndDistributed) {
     for (int i = 0; i < 3; ++i)
       arena[size_t(16 + i)] = float(100 + i);
     Arena own(reinterpret_cast<std::byte *>(arena.data()));
-    std::vector<std::byte> all;
-    whole.collect(&world, own, all);
-    EXPECT_EQ(all.empty(), !world.leads());
-    // Every rank reads what rank 0 wrote.
-    std::string text = world.fromLeader(
-        std::string(reinterpret_cast<char *>(all.data()), all.size()),
-        "a test");
-    all.assign(reinterpret_cast<const std::byte *>(text.data()),
-               reinterpret_cast<const std::byte *>(text.data()) + text.size());
-    auto *numbers = reinterpret_cast<const float *>(all.data());
-    for (int i = 0; i < 10; ++i)
-      EXPECT_EQ(numbers[i], float(i));
     std::vector<float> again(32, 0.f);
-    whole.distribute(&world, all,
-                     Arena(reinterpret_cast<std::byte *>(again.data())));
+    Arena other(reinterpret_cast<std::byte *>(again.data()));
+    for (const TensorInstance &t :
+         {instances(stateOf(program), BLURT_MOMENT1)[0],
+          instances(stateOf(program), BLURT_MOMENT1)[1],
+          instances(stateOf(program), BLURT_PARAM)[0]}) {
+      std::vector<float> all;
+      readTensor(t, own, &world, [&](const std::byte *data) {
+        all.resize(size_t(t.elements));
+        std::memcpy(all.data(), data, t.bytes());
+      });
+      EXPECT_EQ(all.empty(), t.isCut() && !world.leads());
+      // Every rank writes what rank 0 has read.
+      std::string text = world.fromLeader(
+          std::string(reinterpret_cast<char *>(all.data()), 4 * all.size()),
+          "a test");
+      ASSERT_EQ(text.size(), t.bytes());
+      const auto *numbers = reinterpret_cast<const float *>(text.data());
+      for (int64_t i = 0; i < t.elements; ++i)
+        EXPECT_EQ(numbers[i], !t.isCut()     ? 100.f + float(i)
+                              : t.offset > 0 ? 5.f + float(i)
+                                             : float(i));
+      writeTensor(t, other, &world,
+                  reinterpret_cast<const std::byte *>(text.data()));
+    }
     EXPECT_EQ(again, arena);
   });
 }
