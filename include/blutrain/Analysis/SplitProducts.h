@@ -53,7 +53,7 @@ struct SplitProduct {
   /// Below it sums in f32 err less than two pieces of fp16 do.
   static constexpr int64_t kLeastHalfDepth = 512;
   /// At most so deep is a sum in registers: errors grow with its length.
-  static constexpr int64_t kMostPartDepth = 8192;
+  static constexpr int64_t kMostPartDepth = 4096;
 
   int64_t batch = 1, m = 1, n = 1, k = 1;
   SplitOperand a, b;

@@ -259,6 +259,15 @@ static void storeScales(DeviceBuilder &b, const SplitOperand &o, Value scales,
           b.advance(to, 8 * o.batch * o.scalePitch()), 8);
 }
 
+Value blurt::unscale(DeviceBuilder &b, Value value, Value ofRow,
+                     ArrayRef<Value> ofColumn) {
+  for (unsigned half : {0, 1}) {
+    Value factor = b.mulF(b.element(ofRow, half), ofColumn[half]);
+    value = b.mulF(value, factor);
+  }
+  return value;
+}
+
 DeviceLaunch blurt::emitSplitScales(const SplitEmission &emission) {
   const SplitShape &shape = emission.shape;
   DeviceBuilder b(emission.module, emission.loc, emission.name, 5, {2, 3, 4},
@@ -462,17 +471,15 @@ DeviceLaunch blurt::emitSplitSum(const SplitEmission &emission) {
     for (int64_t part = 1; part != p.parts; ++part)
       sum = add(sum, b.advance(from, part * 4 * p.m * p.n));
     auto pair = VectorType::get({2}, b.getF32Type());
-    auto unscale = [&](unsigned operand, const SplitOperand &o, Value row) {
+    auto loadPair = [&](unsigned operand, const SplitOperand &o, Value row) {
       Value from = b.advance(b.operand(operand), 8 * o.scalePitch());
       return b.load(pair, b.advance(from, b.wideOffset(row, 8)), 8);
     };
-    Value ofRow = unscale(2, p.a, row);
+    Value ofRow = loadPair(2, p.a, row);
     for (auto [e, value] : llvm::enumerate(sum)) {
-      Value ofColumn = unscale(3, p.b, b.add(column, int64_t(e)));
-      for (unsigned half : {0, 1}) {
-        value = b.mulF(value, b.element(ofRow, half));
-        value = b.mulF(value, b.element(ofColumn, half));
-      }
+      Value ofColumn = loadPair(3, p.b, b.add(column, int64_t(e)));
+      value = unscale(b, value, ofRow,
+                      {b.element(ofColumn, 0), b.element(ofColumn, 1)});
     }
     if (shape.hasBias)
       for (auto [e, value] : llvm::enumerate(sum)) {

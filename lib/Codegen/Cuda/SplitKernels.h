@@ -52,6 +52,12 @@ inline int32_t getNumPlanes(SplitFormat format) {
   return format == SplitFormat::Half ? 2 : 3;
 }
 
+/// `value` times the two pairs of factors. Of each pair one goes into a factor
+/// of half the exponent of all four: no product on the way is out of range
+/// whose end is not.
+Value unscale(DeviceBuilder &b, Value value, Value ofRow,
+              ArrayRef<Value> ofColumn);
+
 /// What every emitter is told.
 struct SplitEmission {
   gpu::GPUModuleOp module;

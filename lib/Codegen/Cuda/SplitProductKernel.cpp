@@ -266,19 +266,27 @@ ProductEmitter::Values ProductEmitter::multiply(const Tile &tile,
         Place at{values[values.size() - 2], values.back()};
         Values sum;
         SmallVector<Value> used;
-        auto start = [&](Value stage, const Steps &steps) {
-          Value offset = b.mul(stage, stageBytes);
-          sum = mma.startPieces(pieces, steps, mma.advance(descriptorA, offset),
-                                mma.advance(descriptorB, offset), sum);
-        };
+        // As soon as a slice is there its small products start, and behind
+        // those of the last one the large ones of all.
+        std::vector<std::pair<Value, Value>> tiles;
         for (int32_t i = 0; i != perSum; ++i) {
           waitBarrier(b, full(at.stage), at.parity);
-          start(at.stage, getSteps(/*high=*/false));
+          Value offset = b.mul(at.stage, stageBytes);
+          tiles.emplace_back(mma.advance(descriptorA, offset),
+                             mma.advance(descriptorB, offset));
+          Steps steps = getSteps(/*high=*/false);
+          for (WarpgroupMma::Step &step : steps)
+            step.tile = i;
+          if (i + 1 == perSum)
+            for (int32_t t = 0; t != perSum; ++t)
+              for (WarpgroupMma::Step step : getSteps(/*high=*/true)) {
+                step.tile = t;
+                steps.push_back(step);
+              }
+          sum = mma.startPieces(pieces, steps, tiles, sum);
           used.push_back(at.stage);
           at = next(at);
         }
-        for (Value stage : used)
-          start(stage, getSteps(/*high=*/true));
         sum = mma.wait(0, sum);
         for (Value stage : used)
           b.branch(b.equal(lane, 0), [&] { arrive(b, empty(stage)); });
@@ -323,14 +331,9 @@ void ProductEmitter::scale(Values &sums, const Tile &tile, const Lane &lane,
     Value column = b.add(lane.column, (first + n) * 8);
     column = b.min(column, llvm::alignTo(p.n, 2) - 2);
     Values columns = b.loadF32x4(b.advance(scalesB, b.wideOffset(column, 8)));
-    // Halves of a factor in turns: no product on the way is out of range whose
-    // end is not.
     for (int32_t e = 0; e != 4; ++e)
-      for (int32_t half : {0, 1}) {
-        Value &value = sums[4 * n + e];
-        value = b.mulF(value, b.element(rows[e / 2], half));
-        value = b.mulF(value, columns[2 * (e % 2) + half]);
-      }
+      sums[4 * n + e] = unscale(b, sums[4 * n + e], rows[e / 2],
+                                ArrayRef(columns).slice(2 * (e % 2), 2));
   }
   if (!hasBias())
     return;

@@ -169,16 +169,17 @@ Value WarpgroupMma::describePieces(Value address, bool across) {
   return arith::OrIOp::create(b, wide, b.i64(int64_t(fields)));
 }
 
-WarpgroupMma::Values WarpgroupMma::startPieces(const Pieces &pieces,
-                                               ArrayRef<Step> steps, Value a,
-                                               Value bTile,
-                                               ArrayRef<Value> sum) {
+WarpgroupMma::Values
+WarpgroupMma::startPieces(const Pieces &pieces, ArrayRef<Step> steps,
+                          ArrayRef<std::pair<Value, Value>> tiles,
+                          ArrayRef<Value> sum) {
   size_t results = size_t(pieces.columns) / 2;
   size_t first = results + sum.size();
   std::string text = kProlog.str();
-  std::string aName = "$" + std::to_string(first),
-              bName = "$" + std::to_string(first + 1);
   for (auto [i, step] : llvm::enumerate(steps)) {
+    size_t tile = first + 2 * size_t(step.tile);
+    std::string aName = "$" + std::to_string(tile),
+                bName = "$" + std::to_string(tile + 1);
     text += "add.s64 a, " + aName + ", " + std::to_string(step.a / 16) +
             ";\nadd.s64 b, " + bName + ", " + std::to_string(step.b / 16) +
             ";\n";
@@ -191,10 +192,11 @@ WarpgroupMma::Values WarpgroupMma::startPieces(const Pieces &pieces,
                 .str();
   }
   Values operands(sum);
-  operands.push_back(a);
-  operands.push_back(bTile);
+  for (auto [a, bTile] : tiles)
+    operands.append({a, bTile});
   return assemble(text + kEpilog.str(),
-                  repeat("=f", results) + tie(sum.size()) + "l,l,~{memory}",
+                  repeat("=f", results) + tie(sum.size()) +
+                      repeat("l", 2 * tiles.size()) + "~{memory}",
                   operands, results);
 }
 

@@ -62,9 +62,11 @@ public:
   /// each eight in this order.
   Values startAcross(ArrayRef<Value> sum, ArrayRef<Value> a, Value bTile,
                      const SlabLayout &bLayout);
-  /// One step of a product of pieces: bytes from the tiles to its operands.
+  /// One step of a product of pieces: bytes from tiles to its operands, and of
+  /// which pair of tiles it is.
   struct Step {
     int32_t a, b;
+    int32_t tile = 0;
   };
   /// Tiles that rows of memory run along, or across (`describe` below), and the
   /// type of the pieces, f16 or bf16.
@@ -77,9 +79,11 @@ public:
   /// 64 bytes along the depth, whose chunks of 16 are permuted as in tensor
   /// maps of this width; or blocks of 64 rows that run across, as SlabLayout.
   Value describePieces(Value address, bool across);
-  /// Starts `steps` of 16 in this order, added to `sum` if that is not empty.
-  Values startPieces(const Pieces &pieces, ArrayRef<Step> steps, Value a,
-                     Value bTile, ArrayRef<Value> sum);
+  /// Starts `steps` of 16 in this order, added to `sum` if that is not empty,
+  /// of pairs of tiles (A, B).
+  Values startPieces(const Pieces &pieces, ArrayRef<Step> steps,
+                     ArrayRef<std::pair<Value, Value>> tiles,
+                     ArrayRef<Value> sum);
   /// Waits until at most `pending` products are in flight; `values` belong to
   /// one that is not.
   Values wait(int32_t pending, ArrayRef<Value> values);

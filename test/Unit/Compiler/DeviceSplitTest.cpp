@@ -162,7 +162,7 @@ TEST(DeviceSplit, CutsTheDepthWhereTilesAreFew) {
   EXPECT_EQ(parts(768, 768, 64), 1);
   EXPECT_GT(parts(768, 768, 32768), 1);
   EXPECT_GT(parts(128, 192, 4099), 1);
-  EXPECT_GE(parts(32768, 768, 50304), 7);
+  EXPECT_GE(parts(32768, 768, 50304), 13);
 }
 
 //===----------------------------------------------------------------------===//
