@@ -156,12 +156,16 @@ CostSheet blutrain::computeCost(ModuleOp module, LinkModel link,
   auto count = entry ? entry.getAs<IntegerAttr>("microbatches") : IntegerAttr();
   int64_t microbatches = count ? count.getInt() : 1;
   Parameters all = countParameters(train, sheet.devices);
+  // Rounded parameters are gathered for their use as in stage 3, in bf16.
+  auto precision =
+      program ? program.getAs<StringAttr>("precision") : StringAttr();
+  bool isRounded = precision && precision.getValue() == "bf16";
   auto cutFrom = [&](int64_t stage) {
     return sheet.zero >= stage ? all.pieceBytes : all.wholeBytes;
   };
   for (MemoryCost &memory : sheet.memory) {
     if (memory.name == "parameters")
-      memory.formula = cutFrom(3);
+      memory.formula = cutFrom(isRounded ? 1 : 3);
     else if (memory.name == "gradients")
       memory.formula = cutFrom(2);
     else if (memory.name == "moments")
@@ -169,7 +173,8 @@ CostSheet blutrain::computeCost(ModuleOp module, LinkModel link,
   }
   int64_t scatters = sheet.zero >= 2 ? microbatches : 1;
   int64_t gathers = sheet.zero >= 3 ? 2 * microbatches : 1;
+  int64_t gathered = all.pieceBytes / (isRounded && sheet.zero >= 1 ? 2 : 1);
   sheet.sentFormula =
-      (scatters + gathers) * (sheet.devices - 1) * all.pieceBytes;
+      (sheet.devices - 1) * (scatters * all.pieceBytes + gathers * gathered);
   return sheet;
 }

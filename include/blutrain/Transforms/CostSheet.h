@@ -54,7 +54,8 @@ struct CostSheet {
   LinkModel link = LinkModel::getDefault("cpu");
   std::vector<EntryCost> entries;
   std::vector<MemoryCost> memory;
-  /// Bytes of gradients and weights that a device sends a step by the formula.
+  /// Bytes of gradients and weights that a device sends a step by the formula,
+  /// for stage 3 the most that it can be.
   int64_t sentFormula = 0;
 };
 

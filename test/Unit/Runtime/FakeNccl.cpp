@@ -122,9 +122,8 @@ int ncclCommInitRank(void **communicator, int size, UniqueId id, int rank) {
 int ncclCommAbort(void *) {
   aborted = true;
   using Count = int (*)();
-  static auto count = reinterpret_cast<Count>(
-      dlsym(dlopen(std::getenv("BLURT_LIBCUDA"), RTLD_NOW),
-            "fake_cuda_live_graphs"));
+  static auto count = reinterpret_cast<Count>(dlsym(
+      dlopen(std::getenv("BLURT_LIBCUDA"), RTLD_NOW), "fake_cuda_live_graphs"));
   while (count() > 0)
     usleep(1000);
   return note("leave");
