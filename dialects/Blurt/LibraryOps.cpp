@@ -101,6 +101,11 @@ LogicalResult GemmOp::verify() {
   // M5
   if (failed(verifyTf32(*this, getTf32(), a.getElementType())))
     return failure();
+  if (getSplit() && !a.getElementType().isF32())
+    return emitOpError("is split with operands of ")
+           << a.getElementType() << ", expected f32";
+  if (getSplit() && getTf32())
+    return emitOpError("is both split and tf32");
   // M2
   int64_t first = rank - 2;
   int64_t m = a.getDimSize(first + (getTransA() ? 1 : 0));

@@ -26,7 +26,10 @@ def Blurt_GemmOp : Blurt_DestinationOp<"gemm", [AttrSizedOperandSegments]> {
     itself and is updated in place. `bias` is added to every row of the product
     (CUDA only, where the library does it on the way out); the sum is rounded
     once, to the type of the result. With `tf32` operands are rounded to TF32
-    before they are multiplied; sums are f32 as without it.
+    before they are multiplied; sums are f32 as without it. With `split` each
+    operand is split into scaled pieces of 16 bits whose products tensor cores
+    add up, with an error no larger than that of f32 products (CUDA only:
+    docs/Numerics.md).
 
     Constraints:
     - M1: ranks are all 2 or all 3; a and b have one float element type, and so
@@ -34,18 +37,20 @@ def Blurt_GemmOp : Blurt_DestinationOp<"gemm", [AttrSizedOperandSegments]> {
     - M2: contracting extents agree; batches agree or are 1.
     - M3: c has the type of the result.
     - M4 (memref form): one of the two matrix dims has stride 1.
-    - M5: `tf32` is for f32 operands.
+    - M5: `tf32` and `split` are for f32 operands, and exclude each other.
     - M6: bias has rank 1, the columns of the output and its element type, f32
       or bf16; there is no c.
   }];
   let arguments = (ins Blurt_Shaped:$a, Blurt_Shaped:$b,
                        Optional<Blurt_Shaped>:$c, Optional<Blurt_Shaped>:$bias,
                        Variadic<AnyStridedMemRef>:$outs,
-                       UnitAttr:$trans_a, UnitAttr:$trans_b, UnitAttr:$tf32);
+                       UnitAttr:$trans_a, UnitAttr:$trans_b, UnitAttr:$tf32,
+                       UnitAttr:$split);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     $a (`transposed` $trans_a^)? `,` $b (`transposed` $trans_b^)?
-    (`plus` $c^)? (`bias` $bias^)? (`into` $outs^)? (`tf32` $tf32^)? attr-dict `:`
+    (`plus` $c^)? (`bias` $bias^)? (`into` $outs^)? (`tf32` $tf32^)?
+    (`split` $split^)? attr-dict `:`
     functional-type(operands, results)
   }];
 }

@@ -446,6 +446,10 @@ struct SetPrecision : blutrain::impl::SetPrecisionPassBase<SetPrecision> {
       getOperation()->setAttr("blu.tf32", UnitAttr::get(&getContext()));
       return;
     }
+    if (policy == "fp32tc") {
+      getOperation()->setAttr("blu.split", UnitAttr::get(&getContext()));
+      return;
+    }
     if (policy == "bf16") {
       for (ModelOp model : getOperation().getOps<ModelOp>())
         Bf16Rewriter(model).run();
@@ -453,7 +457,8 @@ struct SetPrecision : blutrain::impl::SetPrecisionPassBase<SetPrecision> {
     }
     if (policy != "fp64") {
       getOperation().emitError() << "precision policy is '" << policy
-                                 << "', expected fp64, fp32, tf32 or bf16";
+                                 << "', expected fp64, fp32, fp32tc, tf32 "
+                                    "or bf16";
       return signalPassFailure();
     }
     AttrTypeReplacer replacer;

@@ -36,6 +36,8 @@ LogicalResult blurt::emitGemm(GemmOp op, CpuHost &host) {
     return op.emitOpError("has a bias, which the CPU target adds in groups");
   if (op.getTf32())
     return op.emitOpError("is tf32, which the CPU target does not have");
+  if (op.getSplit())
+    return op.emitOpError("is split, which the CPU target does not have");
   Type operand = getElementTypeOrSelf(op.getA().getType());
   Type element = getElementTypeOrSelf(op.getOuts()[0].getType());
   GemmProblem p = GemmProblem::get(op);

@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace mlir::blurt;
 
 /// BLURT_ABI_VERSION of blurt/blurt.h.
-static constexpr int32_t kAbiVersion = 6;
+static constexpr int32_t kAbiVersion = 7;
 /// BLURT_MAP_RANK of blurt/blurt.h.
 static constexpr int64_t kMapRank = 5;
 
@@ -278,7 +278,8 @@ TableBuilder::Field TableBuilder::deviceCode() {
                 array("blurt_images", images),
                 array("blurt_gemms", gemms),
                 i64(getInt(device, "workspace_offset")),
-                i64(getInt(device, "workspace_bytes"))};
+                i64(getInt(device, "workspace_bytes")),
+                i64(getInt(device, "counters_offset"))};
   return array("blurt_device", {fields});
 }
 

@@ -70,6 +70,7 @@ void blutrain::buildFuseStage(OpPassManager &pm) {
   // Merging leaves new chains of views.
   pm.addPass(createCanonicalizeViews());
   pm.addPass(createSetTf32());
+  pm.addPass(createSetSplit());
   pm.addPass(createVerifyFuse());
 }
 

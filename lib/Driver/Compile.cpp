@@ -154,8 +154,15 @@ LogicalResult checkOptions(const CompileOptions &options) {
     if (stages.target != "cuda")
       return success();
     if (stages.precision == "fp64") {
-      error() << "--precision: expected fp32, tf32 or bf16 with --target cuda, "
-                 "got 'fp64'\n";
+      error() << "--precision: expected fp32, fp32tc, tf32 or bf16 with "
+                 "--target cuda, got 'fp64'\n";
+      return failure();
+    }
+    if (stages.precision == "fp32tc" &&
+        (stages.archs.size() != 1 || stages.archs[0] != "sm_90a")) {
+      error() << "--precision: fp32tc has kernels for sm_90a alone; expected "
+                 "--arch sm_90a, got '"
+              << llvm::join(stages.archs, ",") << "'\n";
       return failure();
     }
     if (stages.debugMemory) {
@@ -175,10 +182,11 @@ LogicalResult checkOptions(const CompileOptions &options) {
   auto precision = [&]() {
     if (stages.target != "cpu")
       return oneOf("--precision", stages.precision,
-                   {"fp64", "fp32", "tf32", "bf16"});
-    if (stages.precision != "tf32")
+                   {"fp64", "fp32", "fp32tc", "tf32", "bf16"});
+    if (stages.precision != "tf32" && stages.precision != "fp32tc")
       return oneOf("--precision", stages.precision, {"fp64", "fp32", "bf16"});
-    error() << "--precision: tf32 needs tensor cores, which --target cpu does "
+    error() << "--precision: " << stages.precision
+            << " needs tensor cores, which --target cpu does "
                "not have; expected fp64, fp32 or bf16\n";
     return failure();
   };

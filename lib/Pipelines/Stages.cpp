@@ -269,9 +269,9 @@ struct PipelineOptions : PassPipelineOptions<PipelineOptions> {
                       llvm::cl::init(defaults.seq)};
   Option<int64_t> accum{*this, "accum", llvm::cl::desc("microbatches a step"),
                         llvm::cl::init(defaults.microbatches)};
-  Option<std::string> precision{*this, "precision",
-                                llvm::cl::desc("fp64, fp32, tf32 or bf16"),
-                                llvm::cl::init(defaults.precision)};
+  Option<std::string> precision{
+      *this, "precision", llvm::cl::desc("fp64, fp32, fp32tc, tf32 or bf16"),
+      llvm::cl::init(defaults.precision)};
   Option<std::string> optimizer{*this, "optimizer",
                                 llvm::cl::desc("adamw or sgd"),
                                 llvm::cl::init(defaults.optimizer)};

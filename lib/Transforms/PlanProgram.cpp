@@ -9,6 +9,7 @@
 #include "Blurt/Collective.h"
 #include "blurt/blurt.h"
 #include "blutrain/Analysis/CollectiveWindow.h"
+#include "blutrain/Analysis/SplitProducts.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -174,6 +175,13 @@ void ProgramPlanner::layOutWorkspace() {
     auto lse = cast<ShapedType>(grad.getLse().getType());
     bytes = std::max(bytes, getTensorBytes(cast<RankedTensorType>(lse)));
   });
+  bool isSplit = false;
+  module.walk([&](blurt::GemmOp gemm) {
+    if (!gemm.getSplit())
+      return;
+    isSplit = true;
+    bytes = std::max(bytes, getSplitWorkspaceBytes(gemm));
+  });
   report.workspaceBytes = llvm::alignTo(bytes, alignment);
   PlanOwner owner;
   owner.name = "workspace";
@@ -184,6 +192,17 @@ void ProgramPlanner::layOutWorkspace() {
   module->setAttr("blurt.workspace",
                   builder.getDenseI64ArrayAttr(
                       {report.workspaceOffset, report.workspaceBytes}));
+  if (!isSplit)
+    return;
+  // Behind it what kernels count, for the runtime to read.
+  PlanOwner counters;
+  counters.name = "counters";
+  counters.category = "workspace";
+  counters.bytes = alignment;
+  counters.offset = report.scratchOffset();
+  module->setAttr("blurt.counters", builder.getI64IntegerAttr(counters.offset));
+  report.counterBytes = counters.bytes;
+  report.owners.push_back(std::move(counters));
 }
 
 //===----------------------------------------------------------------------===//

@@ -8,6 +8,14 @@ func.func @tf32_gemm(%ctx: !llvm.ptr, %a: memref<4x4xf32>, %c: memref<4x4xf32>) 
 
 // -----
 
+func.func @split_gemm(%ctx: !llvm.ptr, %a: memref<4x4xf32>, %c: memref<4x4xf32>) {
+  // expected-error @+1 {{is split, which the CPU target does not have}}
+  blurt.gemm %a, %a into %c split : (memref<4x4xf32>, memref<4x4xf32>, memref<4x4xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @tf32_attention(%ctx: !llvm.ptr, %q: memref<1x4x2x8xf32>, %l: memref<1x2x4xf32>) {
   // expected-error @+1 {{is tf32, which the CPU target does not have}}
   blurt.attention %q, %q, %q into %q, %l scale = 1.0 tf32

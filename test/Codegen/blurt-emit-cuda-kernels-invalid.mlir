@@ -30,3 +30,15 @@ module attributes {blurt.workspace = array<i64: 0, 64>} {
     return
   }
 }
+
+// -----
+
+module attributes {blurt.workspace = array<i64: 0, 4096>, blurt.counters = 4096 : i64} {
+  func.func @run(%ctx: !llvm.ptr, %arena: memref<65536xi8>) {
+    %x = blurt.slot %arena offset 8192 : memref<65536xi8> -> memref<8x8xf32>
+    %y = blurt.slot %arena offset 12288 : memref<65536xi8> -> memref<8x8xf32>
+    // expected-error @+1 {{is split, for which there are kernels for sm_90a alone}}
+    blurt.gemm %x, %x into %y split : (memref<8x8xf32>, memref<8x8xf32>, memref<8x8xf32>) -> ()
+    return
+  }
+}

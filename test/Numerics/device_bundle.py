@@ -9,6 +9,7 @@ Leaves in DIR, beside the scripts that run there:
   attention           attention with many heads (device_attention.py)
   vocabulary          a GPT-2 with padded logits (device_vocabulary.py)
   golden-P            the golden GPT-2 in each precision (gpt2_train.py)
+  products            products in pieces of every shape (device_products.py)
   text                a small GPT-2 on FILE's bytes, with the metrics of the CPU
                       program in f32 and in f64, its evaluation and its
                       continuation of a prompt (device_text.py)
@@ -70,8 +71,12 @@ def main():
     run(*script("device_attention.py"), *where)
     where = ("--prepare", "--arch", args.arch, out("vocabulary"))
     run(*script("device_vocabulary.py"), *where)
-    for precision in ("fp32", "tf32", "bf16"):
-        flags = ("--precision", precision, f"--compile-flag=--arch={args.arch}")
+    where = (out("products"), "--prepare", "--bin", args.bin)
+    run(sys.executable, os.path.join(HERE, "device_products.py"), *where)
+    for precision in ("fp32", "fp32tc", "tf32", "bf16"):
+        # The one without kernels for other architectures.
+        arch = "sm_90a" if precision == "fp32tc" else args.arch
+        flags = ("--precision", precision, f"--compile-flag=--arch={arch}")
         where = ("--phase", "prepare", "--folder", out(f"golden-{precision}"))
         run(*script("gpt2_train.py"), *flags, *cuda, *where)
     os.makedirs(out("text"), exist_ok=True)

@@ -39,7 +39,9 @@ for dtype in f32 bf16; do
 done
 part 'attention with many heads' python3 device_attention.py attention
 part 'padded vocabulary' python3 device_vocabulary.py vocabulary
-for precision in fp32 tf32 bf16; do
+# Needs PyTorch, for cuBLAS and float64.
+part 'products in pieces' python3 device_products.py products
+for precision in fp32 fp32tc tf32 bf16; do
   where=(--precision "$precision" --folder "golden-$precision")
   part "golden run in $precision" python3 gpt2_train.py "${where[@]}" --phase run
   part "golden check in $precision" python3 gpt2_train.py "${where[@]}" --phase check

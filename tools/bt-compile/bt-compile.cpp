@@ -102,8 +102,8 @@ int main(int argc, char **argv) {
       flag("batch", "sequences (samples) a microbatch", stages.batch, "N");
   auto seq = flag("seq", "tokens a sequence", stages.seq, "N");
   auto accum = flag("accum", "microbatches a step", stages.microbatches, "N");
-  auto precision =
-      flag("precision", "fp64, fp32, tf32 or bf16", stages.precision, "POLICY");
+  auto precision = flag("precision", "fp64, fp32, fp32tc, tf32 or bf16",
+                        stages.precision, "POLICY");
   auto optimizer = flag("optimizer", "adamw or sgd", stages.optimizer, "NAME");
   cl::list<std::string> paramGroups(
       "param-group",

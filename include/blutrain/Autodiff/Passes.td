@@ -73,7 +73,8 @@ def SetPrecisionPass : Pass<"blu-set-precision", "::mlir::ModuleOp"> {
   let description = [{
     `fp32` leaves models, which are written in f32, as they are; `fp64` makes every
     f32 an f64. `tf32` leaves them, too, and sets the module's `blu.tf32`, from
-    which `blurt-set-tf32` marks products and attention.
+    which `blurt-set-tf32` marks products and attention; so does `fp32tc` with
+    `blu.split` for `blurt-set-split`.
 
     `bf16` rounds activations, by casts: what computes is in f32, between a cast of
     its operands and one of its result, but for products, attention, and elementwise
@@ -97,7 +98,7 @@ def SetPrecisionPass : Pass<"blu-set-precision", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"policy", "policy", "std::string", /*default=*/"\"fp32\"",
-                        "fp64, fp32, tf32 or bf16">];
+                        "fp64, fp32, fp32tc, tf32 or bf16">];
   let dependentDialects = ["::mlir::blu::BluDialect"];
 }
 

@@ -135,6 +135,21 @@ def SetTf32 : Pass<"blurt-set-tf32", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::blurt::BlurtDialect"];
 }
 
+def SetSplit : Pass<"blurt-set-split", "::mlir::ModuleOp"> {
+  let summary = "the fp32tc policy on products";
+  let description = [{
+    Where the module has `blu.split`, as `blu-set-precision` sets it, products of
+    f32 get the attribute `split`: their operands are multiplied in pieces.
+
+    ```mlir
+    %y = blurt.gemm %a, %b : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    // becomes
+    %y = blurt.gemm %a, %b split : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::blurt::BlurtDialect"];
+}
+
 def VerifyFuse : Pass<"blurt-verify-fuse", "::mlir::ModuleOp"> {
   let summary = "check what holds at the end of the fuse stage";
   let description = [{

@@ -98,7 +98,10 @@ struct PlanReport {
   int64_t peakBytes = 0, lowerBound = 0, stateBytes = 0;
   /// Where the workspace lies; scratch begins after it.
   int64_t workspaceOffset = 0, workspaceBytes = 0;
-  int64_t scratchOffset() const { return workspaceOffset + workspaceBytes; }
+  int64_t counterBytes = 0; ///< of what kernels count, behind the workspace
+  int64_t scratchOffset() const {
+    return workspaceOffset + workspaceBytes + counterBytes;
+  }
   std::vector<PlanEntry> entries;
   std::vector<PlanOwner> owners;
   std::vector<PlanKernel> kernels;

@@ -122,11 +122,21 @@ int32_t CudaHost::getGemm(Operation *op, ArrayRef<NamedAttribute> fields) {
   return it->second;
 }
 
-Value CudaHost::getWorkspace(OpBuilder &builder, Location loc, int64_t offset) {
-  Value at = arith::ConstantOp::create(
-      builder, loc, builder.getI64IntegerAttr(workspaceOffset + offset));
+static Value advance(OpBuilder &builder, Location loc, Value arena,
+                     int64_t offset) {
+  Value at = arith::ConstantOp::create(builder, loc,
+                                       builder.getI64IntegerAttr(offset));
   return LLVM::GEPOp::create(builder, loc, arena.getType(), builder.getI8Type(),
                              arena, ArrayRef<LLVM::GEPArg>{at});
+}
+
+Value CudaHost::getWorkspace(OpBuilder &builder, Location loc, int64_t offset) {
+  return advance(builder, loc, arena, workspaceOffset + offset);
+}
+
+Value CudaHost::getCounters(OpBuilder &builder, Location loc) {
+  return countersOffset ? advance(builder, loc, arena, *countersOffset)
+                        : Value();
 }
 
 int64_t CudaHost::getAlignment(Value memref) {
@@ -147,6 +157,9 @@ void CudaHost::finish() {
       b.getNamedAttr("gemms", b.getArrayAttr(gemmAttrs)),
       b.getNamedAttr("workspace_offset", b.getI64IntegerAttr(workspaceOffset)),
       b.getNamedAttr("workspace_bytes", b.getI64IntegerAttr(workspaceBytes))};
+  if (countersOffset)
+    fields.push_back(b.getNamedAttr("counters_offset",
+                                    b.getI64IntegerAttr(*countersOffset)));
   if (hopperAttrs != kernelAttrs)
     fields.push_back(
         b.getNamedAttr("kernels_sm_90a", b.getArrayAttr(hopperAttrs)));

@@ -36,6 +36,8 @@ public:
   /// The workspace is `workspaceBytes` of the arena from `workspaceOffset`.
   CudaHost(ModuleOp module, int64_t workspaceOffset, int64_t workspaceBytes,
            Archs archs);
+  /// What kernels count is at `offset` of the arena.
+  void setCounters(int64_t offset) { countersOffset = offset; }
 
   gpu::GPUModuleOp getKernels() { return kernels; }
   gpu::GPUModuleOp getHopperKernels() { return hopperKernels; }
@@ -54,6 +56,9 @@ public:
   /// The number of the product described by `fields` of blurt_device_gemm.
   int32_t getGemm(Operation *op, ArrayRef<NamedAttribute> fields);
 
+  const Archs &getArchs() const { return archs; }
+  /// The address of what kernels count, null if the plan has no place for it.
+  Value getCounters(OpBuilder &builder, Location loc);
   /// The address of byte `offset` of the workspace.
   Value getWorkspace(OpBuilder &builder, Location loc, int64_t offset = 0);
   /// The largest power of two, up to 256, that divides its address.
@@ -78,6 +83,7 @@ protected:
 private:
   gpu::GPUModuleOp kernels, hopperKernels;
   int64_t workspaceOffset, workspaceBytes;
+  std::optional<int64_t> countersOffset;
   Archs archs;
   llvm::StringMap<int32_t> kernelNumbers;
   SmallVector<Attribute> kernelAttrs, hopperAttrs, gemmAttrs;
@@ -91,6 +97,8 @@ int64_t getOperandBytes(ValueRange operands);
 /// Emitters of single ops; each returns failure after a located error.
 LogicalResult emitGroup(GroupOp op, CudaHost &host);
 LogicalResult emitGemm(GemmOp op, CudaHost &host);
+/// A product in pieces, which is generated.
+LogicalResult emitSplitGemm(GemmOp op, CudaHost &host);
 LogicalResult emitScatterAdd(ScatterAddOp op, CudaHost &host);
 LogicalResult emitCacheUpdate(CacheUpdateOp op, CudaHost &host);
 LogicalResult emitAttention(AttentionOp op, CudaHost &host);

@@ -288,7 +288,8 @@ Value DeviceBuilder::advance(Value pointer, Value bytes) {
 Value DeviceBuilder::advance(Value pointer, int64_t bytes) {
   if (bytes == 0)
     return pointer;
-  if (!llvm::isInt<32>(bytes))
+  // What a GEP holds of a constant.
+  if (!llvm::isInt<29>(bytes))
     return advance(pointer, i64(bytes));
   return LLVM::GEPOp::create(*this, pointer.getType(), getI8Type(), pointer,
                              ArrayRef<LLVM::GEPArg>{int32_t(bytes)});

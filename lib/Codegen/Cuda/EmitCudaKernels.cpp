@@ -43,6 +43,8 @@ struct EmitCudaKernels
                       return arch != "sm_90a";
                     });
     CudaHost host(module, workspace[0], workspace[1], wanted);
+    if (auto counters = module->getAttrOfType<IntegerAttr>("blurt.counters"))
+      host.setCounters(counters.getInt());
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                     UnitAttr::get(&getContext()));
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))

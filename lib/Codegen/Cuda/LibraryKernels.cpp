@@ -31,6 +31,8 @@ static FailureOr<int64_t> getDtype(Type type) {
 }
 
 LogicalResult blurt::emitGemm(GemmOp op, CudaHost &host) {
+  if (op.getSplit())
+    return emitSplitGemm(op, host);
   Value out = op.getOuts()[0];
   Type elementA = getElementTypeOrSelf(op.getA().getType());
   Type elementC = getElementTypeOrSelf(out.getType());

@@ -157,6 +157,49 @@ WarpgroupMma::Values WarpgroupMma::startAcross(ArrayRef<Value> sum,
                   operands, results);
 }
 
+Value WarpgroupMma::describePieces(Value address, bool across) {
+  // As in `describe`: eight rows of 64 bytes are 512, and the swizzle is of 64;
+  // or a block is 32 lines of 128 bytes.
+  uint64_t fields =
+      across ? uint64_t(1) << 62 | uint64_t(64) << 32 | uint64_t(256) << 16
+             : uint64_t(2) << 62 | uint64_t(32) << 32 | uint64_t(1) << 16;
+  Value number = LLVM::PtrToIntOp::create(b, b.getI32Type(), address);
+  Value start = b.div(b.bitAnd(number, 0x3FFFF), 16);
+  Value wide = arith::ExtUIOp::create(b, b.getI64Type(), start);
+  return arith::OrIOp::create(b, wide, b.i64(int64_t(fields)));
+}
+
+WarpgroupMma::Values
+WarpgroupMma::startPieces(const Pieces &pieces, ArrayRef<Step> steps,
+                          ArrayRef<std::pair<Value, Value>> tiles,
+                          ArrayRef<Value> sum) {
+  size_t results = size_t(pieces.columns) / 2;
+  size_t first = results + sum.size();
+  std::string text = kProlog.str();
+  for (auto [i, step] : llvm::enumerate(steps)) {
+    size_t tile = first + 2 * size_t(step.tile);
+    std::string aName = "$" + std::to_string(tile),
+                bName = "$" + std::to_string(tile + 1);
+    text += "add.s64 a, " + aName + ", " + std::to_string(step.a / 16) +
+            ";\nadd.s64 b, " + bName + ", " + std::to_string(step.b / 16) +
+            ";\n";
+    text += ("wgmma.mma_async.sync.aligned.m64n" + Twine(pieces.columns) +
+             "k16.f32." + pieces.type + "." + pieces.type + " {" +
+             join(0, results) + "}, a, b, " +
+             (i == 0 && sum.empty() ? "never" : "always") + ", 1, 1, " +
+             (pieces.acrossA ? "1, " : "0, ") + (pieces.acrossB ? "1" : "0") +
+             ";\n")
+                .str();
+  }
+  Values operands(sum);
+  for (auto [a, bTile] : tiles)
+    operands.append({a, bTile});
+  return assemble(text + kEpilog.str(),
+                  repeat("=f", results) + tie(sum.size()) +
+                      repeat("l", 2 * tiles.size()) + "~{memory}",
+                  operands, results);
+}
+
 WarpgroupMma::Values WarpgroupMma::wait(int32_t pending,
                                         ArrayRef<Value> values) {
   size_t count = values.size();
@@ -207,6 +250,27 @@ void blurt::publishStores(DeviceBuilder &b) {
       b, NVVM::ProxyKind::async_shared,
       NVVM::SharedSpaceAttr::get(b.getContext(),
                                  NVVM::SharedSpace::shared_cta));
+}
+
+void blurt::lowerRegisters(DeviceBuilder &b, int32_t registers) {
+  NVVM::SetMaxRegisterOp::create(b, uint32_t(registers),
+                                 NVVM::SetMaxRegisterAction::decrease);
+}
+
+void blurt::raiseRegisters(DeviceBuilder &b, int32_t registers) {
+  NVVM::SetMaxRegisterOp::create(b, uint32_t(registers),
+                                 NVVM::SetMaxRegisterAction::increase);
+}
+
+Value blurt::refresh(DeviceBuilder &b, Value value) {
+  return LLVM::InlineAsmOp::create(
+             b, value.getType(), ValueRange(value), "mov.b32 $0, $1;", "=r,r",
+             /*has_side_effects=*/true, /*is_align_stack=*/false,
+             LLVM::tailcallkind::TailCallKind::None,
+             LLVM::AsmDialectAttr::get(b.getContext(),
+                                       LLVM::AsmDialect::AD_ATT),
+             ArrayAttr())
+      .getRes();
 }
 
 Value blurt::anyLane(DeviceBuilder &b, Value condition) {

@@ -62,6 +62,28 @@ public:
   /// each eight in this order.
   Values startAcross(ArrayRef<Value> sum, ArrayRef<Value> a, Value bTile,
                      const SlabLayout &bLayout);
+  /// One step of a product of pieces: bytes from tiles to its operands, and of
+  /// which pair of tiles it is.
+  struct Step {
+    int32_t a, b;
+    int32_t tile = 0;
+  };
+  /// Tiles that rows of memory run along, or across (`describe` below), and the
+  /// type of the pieces, f16 or bf16.
+  struct Pieces {
+    int32_t columns;
+    StringRef type;
+    bool acrossA, acrossB;
+  };
+  /// What products are told of a tile of pieces at `address`, 32 deep: rows of
+  /// 64 bytes along the depth, whose chunks of 16 are permuted as in tensor
+  /// maps of this width; or blocks of 64 rows that run across, as SlabLayout.
+  Value describePieces(Value address, bool across);
+  /// Starts `steps` of 16 in this order, added to `sum` if that is not empty,
+  /// of pairs of tiles (A, B).
+  Values startPieces(const Pieces &pieces, ArrayRef<Step> steps,
+                     ArrayRef<std::pair<Value, Value>> tiles,
+                     ArrayRef<Value> sum);
   /// Waits until at most `pending` products are in flight; `values` belong to
   /// one that is not.
   Values wait(int32_t pending, ArrayRef<Value> values);
@@ -93,6 +115,13 @@ void startBox(DeviceBuilder &b, Value shared, Value map,
 /// What this thread stored in shared memory is seen by products that start
 /// after the next barrier of the block.
 void publishStores(DeviceBuilder &b);
+/// Sets how many registers each thread of a warpgroup may use, all of whose
+/// threads are here, from more or from fewer.
+void lowerRegisters(DeviceBuilder &b, int32_t registers);
+void raiseRegisters(DeviceBuilder &b, int32_t registers);
+/// `value`, which the compiler takes for another: what is computed from it is
+/// computed here, and not kept from where it was needed first.
+Value refresh(DeviceBuilder &b, Value value);
 /// Whether `condition` holds in any lane of the warp.
 Value anyLane(DeviceBuilder &b, Value condition);
 /// `value` of the warp's first lane, known to be the same in all.

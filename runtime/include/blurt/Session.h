@@ -90,6 +90,9 @@ public:
   /// An output of one number of a finished call: the last or the one before it
   /// on a device, the last on the CPU.
   double number(uint64_t call, const blurt_tensor &tensor);
+  /// What kernels had counted when such a call was done, by blurt_counter;
+  /// nothing if the program counts nothing.
+  std::vector<uint64_t> counters(uint64_t call);
   /// What the collectives of one of the last calls sent.
   const TransferCounts &transfers(uint64_t call) const {
     return transferred[call % kEvents];
@@ -122,6 +125,8 @@ private:
     std::vector<Transfer> in, out;
   };
   static constexpr uint64_t kBuffers = 2;
+  static constexpr uint64_t kCounterBytes =
+      BLURT_NUM_COUNTERS * sizeof(uint64_t);
   /// The end of the call before is needed until a call is finished, by which
   /// time the next may be queued.
   static constexpr uint64_t kEvents = 4;

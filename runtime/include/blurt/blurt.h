@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define BLURT_ABI_VERSION 6
+#define BLURT_ABI_VERSION 7
 #define BLURT_ALIGNMENT 64
 
 typedef enum blurt_dtype {
@@ -118,7 +118,8 @@ typedef struct blurt_device_map {
   int32_t dtype;   /* BLURT_F32 or BLURT_BF16                                */
   int32_t rank;    /* 1 … 5                                                  */
   int32_t swizzle; /* 0, or 128: chunk c of 16 bytes of a row of 128 bytes
-                      lies at c ^ (row mod 8)                                */
+                      lies at c ^ (row mod 8); or 64: of a row of 64 bytes at
+                      c ^ (row / 2 mod 4)                                    */
   int64_t extents[BLURT_MAP_RANK];
   int64_t strides[BLURT_MAP_RANK]; /* bytes between elements; the first one is
                                       an element's size                      */
@@ -191,6 +192,15 @@ typedef struct blurt_device_gemm {
   int32_t reserved;                     /* 0                                  */
 } blurt_device_gemm;
 
+/* What kernels count in the arena, 64-bit numbers one after the other. They
+ * begin at 0 and only grow.
+ */
+typedef enum blurt_counter {
+  BLURT_COUNTER_BF16_PRODUCTS = 0,   /* products in three bf16 pieces         */
+  BLURT_COUNTER_RECOMPUTED_ROWS = 1, /* rows of tiles computed in FP32        */
+  BLURT_NUM_COUNTERS = 2
+} blurt_counter;
+
 /* What a program for CUDA adds. The workspace is a part of the arena in which
  * GEMMs and reductions keep partial results, one operation at a time.
  */
@@ -200,6 +210,7 @@ typedef struct blurt_device_code {
   const blurt_image *images;
   const blurt_device_gemm *gemms;
   uint64_t workspace_offset, workspace_bytes;
+  uint64_t counters_offset; /* 0 if nothing is counted                        */
 } blurt_device_code;
 
 /* One entry: `train`, `eval`, `prefill` or `decode`. `run` executes one step on

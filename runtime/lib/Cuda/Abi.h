@@ -60,7 +60,11 @@ struct alignas(64) TensorMap {
 };
 enum TensorMapType : int { MapF32 = 7, MapBf16 = 9 };
 enum TensorMapInterleave : int { MapInterleaveNone = 0 };
-enum TensorMapSwizzle : int { MapSwizzleNone = 0, MapSwizzle128 = 3 };
+enum TensorMapSwizzle : int {
+  MapSwizzleNone = 0,
+  MapSwizzle64 = 2,
+  MapSwizzle128 = 3
+};
 enum TensorMapPromotion : int { MapPromotionL2At256 = 3 };
 enum TensorMapFill : int { MapFillZeros = 0 };
 

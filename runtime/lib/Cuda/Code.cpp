@@ -222,7 +222,9 @@ static int encode(const cuda::Driver &api, const blurt_device_map &map,
       &to, map.dtype == BLURT_BF16 ? cuda::MapBf16 : cuda::MapF32,
       uint32_t(map.rank), address, extents, strides + 1, box, steps,
       cuda::MapInterleaveNone,
-      map.swizzle == 128 ? cuda::MapSwizzle128 : cuda::MapSwizzleNone,
+      map.swizzle == 128  ? cuda::MapSwizzle128
+      : map.swizzle == 64 ? cuda::MapSwizzle64
+                          : cuda::MapSwizzleNone,
       cuda::MapPromotionL2At256, cuda::MapFillZeros);
 }
 

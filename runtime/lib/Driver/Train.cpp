@@ -197,6 +197,7 @@ private:
     double rate;
     double seconds;
     bool skipped;
+    std::vector<uint64_t> counters; ///< by blurt_counter, since the start
   };
 
   /// Reads the numbers of queued steps until only `ahead` are left.
@@ -511,7 +512,10 @@ private:
       profile->host("wait for the results", queued.step, from);
     Result result{session->number(queued.call, loss),
                   gradNorm ? session->number(queued.call, *gradNorm) : 0,
-                  queued.rate, 0, false};
+                  queued.rate,
+                  0,
+                  false,
+                  session->counters(queued.call)};
     if (session->device()) {
       bool follows = previousCall && *previousCall + 1 == queued.call;
       result.seconds = session->milliseconds(queued.call, follows) * 1e-3;
@@ -612,9 +616,21 @@ private:
       line["collective_calls"] = sent.calls;
       line["collective_bytes"] = sent.bytes;
     }
+    addCounters(line, result.counters);
     if (session->device())
       addDevice(step, line);
     openMetrics().append(line.dump());
+  }
+
+  /// What was counted since the line before.
+  void addCounters(nlohmann::ordered_json &line,
+                   const std::vector<uint64_t> &counters) {
+    static constexpr const char *kNames[BLURT_NUM_COUNTERS] = {
+        "fp32tc_bf16_gemms", "fp32tc_recomputed_rows"};
+    lastCounters.resize(counters.size());
+    for (size_t i = 0; i != counters.size(); ++i)
+      line[kNames[i]] = counters[i] - lastCounters[i];
+    lastCounters = counters;
   }
 
   void addDevice(int64_t step, nlohmann::ordered_json &line) {
@@ -678,6 +694,7 @@ private:
   const blurt_tensor *gradNorm = nullptr, *applied = nullptr;
   OutlierLimits outliers;
   int64_t skippedSteps = 0;
+  std::vector<uint64_t> lastCounters;
   const bool isCut; ///< whether ranks have pieces of the state
   std::unique_ptr<Batches> data;
   std::optional<Session> session;

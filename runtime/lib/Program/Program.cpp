@@ -235,8 +235,8 @@ void verifyMap(const blurt_device_map &map, uint32_t numArgs,
   if (map.rank < 1 || map.rank > BLURT_MAP_RANK)
     throw failure(what + "expected 1 to " + std::to_string(BLURT_MAP_RANK) +
                   " dimensions, got " + std::to_string(map.rank));
-  if (map.swizzle != 0 && map.swizzle != 128)
-    throw failure(what + "expected a swizzle of 0 or 128 bytes, got " +
+  if (map.swizzle != 0 && map.swizzle != 64 && map.swizzle != 128)
+    throw failure(what + "expected a swizzle of 0, 64 or 128 bytes, got " +
                   std::to_string(map.swizzle));
   for (int32_t d = 0; d < map.rank; ++d) {
     if (map.extents[d] < 1 || map.box[d] < 1 || map.box[d] > 256)
@@ -280,6 +280,12 @@ void verifyDevice(const blurt_program &program) {
   if (code.workspace_bytes > program.peak_bytes ||
       code.workspace_offset > program.peak_bytes - code.workspace_bytes)
     throw failure(where + ": the workspace ends outside the arena");
+  uint64_t counters = BLURT_NUM_COUNTERS * sizeof(uint64_t);
+  if (code.counters_offset % sizeof(uint64_t) != 0 ||
+      (code.counters_offset &&
+       (counters > program.peak_bytes ||
+        code.counters_offset > program.peak_bytes - counters)))
+    throw failure(where + ": the counters end outside the arena");
   for (int32_t i = 0; i < code.num_images; ++i) {
     const blurt_image &image = code.images[i];
     if ((image.kind != BLURT_IMAGE_CUBIN && image.kind != BLURT_IMAGE_PTX) ||

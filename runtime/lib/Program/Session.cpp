@@ -72,6 +72,8 @@ void Session::startDevice(const SessionOptions &options) {
   }
   deviceCode->prepareProducts(base + table.device->workspace_offset,
                               options.tune);
+  if (uint64_t counters = table.device->counters_offset)
+    cuda->fill(base + counters, 0, kCounterBytes);
   pinnedBackend = createPinnedBackend(*cuda);
   pinned = std::make_unique<CachingAllocator>(*pinnedBackend);
   planTransfers();
@@ -121,7 +123,8 @@ void Session::planTransfers() {
   for (const blurt_entry &entry : entriesOf(table)) {
     Layout &layout = layouts.emplace_back();
     layout.staged.resize(size_t(entry.num_tensors), UINT64_MAX);
-    uint64_t end = 0;
+    // Counters are at the front of every buffer, whatever entry it is for.
+    uint64_t end = table.device->counters_offset ? BLURT_ALIGNMENT : 0;
     // Tensors that follow each other in the arena go in one copy: between them
     // is nothing but the padding of their alignment.
     auto plan = [&](std::vector<Transfer> &transfers, auto &&wanted) {
@@ -155,6 +158,8 @@ void Session::planTransfers() {
       return t.role == BLURT_OUTPUT && elementCount(t) == 1 &&
              t.stack_count <= 1;
     });
+    if (table.device->counters_offset)
+      layout.out.push_back({table.device->counters_offset, 0, kCounterBytes});
     most = std::max(most, end);
   }
   for (std::byte *&buffer : buffers) {
@@ -364,6 +369,14 @@ static double loadElement(int32_t dtype, const std::byte *from) {
 double Session::number(uint64_t call, const blurt_tensor &tensor) {
   return loadElement(tensor.dtype,
                      cuda ? staged(call, tensor) : base + tensor.offset);
+}
+
+std::vector<uint64_t> Session::counters(uint64_t call) {
+  if (!cuda || !table.device->counters_offset)
+    return {};
+  std::vector<uint64_t> counts(BLURT_NUM_COUNTERS);
+  std::memcpy(counts.data(), buffers[call % kBuffers], kCounterBytes);
+  return counts;
 }
 
 std::vector<double> Session::readElements(const blurt_tensor &tensor,

@@ -160,6 +160,22 @@ func.func @m5(%a: tensor<4x8xbf16>, %b: tensor<8x3xbf16>) {
 
 // -----
 
+func.func @split_bf16(%a: tensor<4x8xbf16>, %b: tensor<8x2xbf16>) {
+  // expected-error @+1 {{is split with operands of 'bf16', expected f32}}
+  %0 = blurt.gemm %a, %b split : (tensor<4x8xbf16>, tensor<8x2xbf16>) -> tensor<4x2xbf16>
+  return
+}
+
+// -----
+
+func.func @split_tf32(%a: tensor<4x8xf32>, %b: tensor<8x2xf32>) {
+  // expected-error @+1 {{is both split and tf32}}
+  %0 = blurt.gemm %a, %b tf32 split : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+  return
+}
+
+// -----
+
 func.func @a6(%q: tensor<1x4x2x8xf64>) {
   // expected-error @+1 {{is tf32 with operands of 'f64', expected f32}}
   %o, %l = blurt.attention %q, %q, %q scale = 1.0 tf32 : (tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>, tensor<1x4x2x8xf64>) -> (tensor<1x4x2x8xf64>, tensor<1x2x4xf64>)

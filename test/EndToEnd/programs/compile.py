@@ -90,6 +90,12 @@ def invalid():
         (r"--accum: expected a number from 1", *SIZES, "--accum=0"),
         (r"--precision: expected fp64, fp32, bf16, got 'fp16'", *SIZES, "--precision", "fp16"),
         (r"--precision: tf32 needs tensor cores, which --target cpu", *SIZES, "--precision", "tf32"),
+        (r"--precision: fp32tc needs tensor cores", *SIZES, "--precision", "fp32tc"),
+        (
+            r"--precision: fp32tc has kernels for sm_90a alone; expected --arch sm_90a, got 'sm_80,sm_90a'",
+            *(*SIZES, "--target=cuda", "--arch=sm_80,sm_90a", "--precision=fp32tc"),
+        ),
+        (r"--precision: expected fp32, fp32tc, tf32 or bf16 with --target cuda, got 'fp64'", *SIZES, "--target=cuda", "--precision=fp64"),
         (r"--target: expected cpu, cuda, got 'tpu'", *SIZES, "--target", "tpu"),
         (r"--optimizer: expected adamw, sgd, got 'lion'", *SIZES, "--optimizer=lion"),
         (r"--remat: expected none, cheap, full, got 'x'", *SIZES, "--remat=x"),

@@ -73,6 +73,12 @@ TEST_F(CudaCommandLine, DoesWhatTheProgramForTheCpuDoes) {
           << i << " " << key;
   // Three kernels of 2 µs and a product of 3.
   EXPECT_NEAR(double(b[5]["step_ms"]), 0.009, 1e-6);
+  // What kernels counted in a step, not since the start.
+  for (size_t i : {1, 41}) {
+    EXPECT_EQ(b[i]["fp32tc_bf16_gemms"], 2) << i;
+    EXPECT_EQ(b[i]["fp32tc_recomputed_rows"], 16) << i;
+  }
+  EXPECT_FALSE(a[1].contains("fp32tc_bf16_gemms"));
   EXPECT_EQ(b[1]["device"], "Fake GPU");
   EXPECT_FALSE(b[1].contains("gemm_file"));
   EXPECT_GE(double(b[41]["device_bytes"]), double(b[41]["arena_bytes"]));
@@ -570,7 +576,8 @@ protected:
             &image,
             products.data(),
             0,
-            4096};
+            4096,
+            0};
     table = {};
     table.abi_version = BLURT_ABI_VERSION;
     table.name = "unit";
@@ -924,6 +931,8 @@ TEST_F(Cuda, VerifiesTheTable) {
   broken([](auto &p) { p.device = nullptr; }, "target 'cuda' needs it");
   broken([&](auto &) { code.workspace_bytes = 1 << 17; },
          "the workspace ends outside the arena");
+  broken([&](auto &) { code.counters_offset = (1 << 16) - 8; },
+         "the counters end outside the arena");
   broken([&](auto &) { image.size = 3; }, "expected PTX that ends in a 0 byte");
   broken([&](auto &) { image.kind = 2; }, "expected a cubin or PTX");
   kernels = {kernel("unit_double", 0, 0)};
@@ -946,7 +955,7 @@ TEST_F(Cuda, VerifiesTheTable) {
             "argument, got 1");
   brokenMap([&] { map.dtype = BLURT_I32; }, "expected f32 or bf16, got i32");
   brokenMap([&] { map.rank = 6; }, "expected 1 to 5 dimensions, got 6");
-  brokenMap([&] { map.swizzle = 64; }, "expected a swizzle of 0 or 128 bytes");
+  brokenMap([&] { map.swizzle = 32; }, "expected a swizzle of 0, 64 or 128");
   brokenMap([&] { map.box[1] = 257; }, "a box of 1 to 256 elements");
   brokenMap([&] { map.strides[1] = 40; }, "multiples of 16 bytes");
   kernels = {};

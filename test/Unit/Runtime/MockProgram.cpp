@@ -64,7 +64,8 @@ enum Offset : uint64_t {
   MatrixC = MatrixB + 64,
   Bias = MatrixC + 64,
   Workspace = Bias + 64,
-  CudaEnd = Workspace + 4096
+  Counters = Workspace + 4096,
+  CudaEnd = Counters + 64
 };
 enum Scalar {
   Lr,
@@ -471,7 +472,8 @@ const blurt_device_code kDevice = {int32_t(std::size(kImages)),
                                    kImages,
                                    kProducts,
                                    Workspace,
-                                   4096};
+                                   4096,
+                                   Counters};
 constexpr const char *kTarget = "cuda";
 constexpr const blurt_device_code *kDeviceCode = &kDevice;
 #else
@@ -537,7 +539,12 @@ extern const FakeKernel mock_operands, mock_train, mock_check, mock_eval,
     mock_prefill, mock_decode;
 const FakeKernel mock_operands = {operands, 3};
 const FakeKernel mock_train = {
-    [](void *const *args) { train(nullptr, args[0]); }, 1};
+    [](void *const *args) {
+      train(nullptr, args[0]);
+      at<uint64_t>(args[0], Counters)[BLURT_COUNTER_BF16_PRODUCTS] += 2;
+      at<uint64_t>(args[0], Counters)[BLURT_COUNTER_RECOMPUTED_ROWS] += 16;
+    },
+    1};
 const FakeKernel mock_check = {check, 1};
 const FakeKernel mock_eval = {[](void *const *args) { eval(nullptr, args[0]); },
                               1};
