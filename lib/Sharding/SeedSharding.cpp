@@ -65,11 +65,15 @@ struct SeedSharding : blutrain::impl::SeedShardingPassBase<SeedSharding> {
     }
     if (parsed->getSize("dp") == 1)
       return;
-    for (StepOp step : module.getOps<StepOp>())
+    for (StepOp step : module.getOps<StepOp>()) {
+      // All programs share the state.
+      if (failed(seedState(step, its, *parsed)))
+        return signalPassFailure();
       if (step.getProgram() == Program::Train ||
           step.getProgram() == Program::Eval)
         if (failed(seed(step, its, *parsed)))
           return signalPassFailure();
+    }
     if (failed(its.checkUsed()))
       signalPassFailure();
   }
@@ -84,6 +88,21 @@ struct SeedSharding : blutrain::impl::SeedShardingPassBase<SeedSharding> {
                : type;
   }
 
+  static LogicalResult seedState(StepOp step, Layout &layout,
+                                 const Mesh &mesh) {
+    for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i) {
+      if (argumentRole(step, i) != "param")
+        continue;
+      FailureOr<bool> isUnsharded = layout.isUnsharded(
+          argumentName(step, i), parameterType(step, i), mesh);
+      if (failed(isUnsharded))
+        return failure();
+      if (*isUnsharded)
+        step.setArgAttr(i, "blu.unsharded", UnitAttr::get(step.getContext()));
+    }
+    return success();
+  }
+
   static LogicalResult seed(StepOp step, Layout &layout, const Mesh &mesh) {
     auto entry = step->getAttrOfType<DictionaryAttr>("blurt.entry");
     auto count =
@@ -93,14 +112,6 @@ struct SeedSharding : blutrain::impl::SeedShardingPassBase<SeedSharding> {
     for (unsigned i = 0, e = step.getNumArguments(); i < e; ++i) {
       auto type = cast<RankedTensorType>(step.getArgument(i).getType());
       StringRef role = argumentRole(step, i), name = argumentName(step, i);
-      if (role == "param") {
-        FailureOr<bool> isUnsharded =
-            layout.isUnsharded(name, parameterType(step, i), mesh);
-        if (failed(isUnsharded))
-          return failure();
-        if (*isUnsharded)
-          step.setArgAttr(i, "blu.unsharded", UnitAttr::get(step.getContext()));
-      }
       if (role != "input")
         continue;
       Sharding sharding = Sharding::whole(type);

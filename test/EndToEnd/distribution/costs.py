@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the cost sheet of a plan says against what a run of the program counts.
 
-usage: costs.py --bin DIR
+usage: costs.py --bin DIR --part sheet|unsharded
 """
 import json
 import os
@@ -11,7 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "programs", "Inputs"))
 from harness import Test, tokens  # noqa: E402
 
-test = Test(__doc__)
+PARTS = ("sheet", "unsharded")
+test = Test(__doc__, lambda parser: parser.add_argument("--part", choices=PARTS, required=True))
 VOCAB, T, BATCH = 61, 16, 12
 model = test.gpt2(vocab=VOCAB, context=T)
 test.shard("data.bin", tokens(2000, VOCAB))
@@ -23,6 +24,8 @@ PLANS = (
     (2, 2, 2, ("--precision=bf16",)),
     (2, 3, 1, ()),
 )
+if test.options.part == "unsharded":
+    PLANS = PLANS[1:2]
 
 
 def sheet(name, ranks, zero, accum, flags):
@@ -102,21 +105,26 @@ for ranks, zero, accum, flags in PLANS:
     if zero == 0 or (zero == 1 and accum > 1):
         test.check(found >= whole, f"{name}: gradients {found}, whole {whole}")
 
-# Parameters that stay whole are gathered as gradients; the numbers are the same.
-test.write("layout.json", json.dumps({"unsharded": ["*.bias", "wte.*"]}))
-program, plan = sheet("layout", 2, 1, 1, ("--layout", test.path("layout.json")))
-lines, saved = test.train(program, "--devices", 2, steps=2, out="layout")
-expected, weights = trained["r2z1k1"]
-test.check(saved == weights, "layout: weights")
-test.check(
-    [line["loss"] for line in lines] == [line["loss"] for line in expected],
-    "layout: losses",
-)
-memory = {m["class"]: m for m in plan["cost"]["memory"]}
-test.check(
-    memory["moments"]["bytes"] > memory["moments"]["formula_bytes"],
-    f"layout: moments {memory['moments']}",
-)
+if test.options.part == "unsharded":
+    # Parameters that stay whole are gathered as gradients; the numbers are the same.
+    test.write("layout.json", json.dumps({"unsharded": ["*.bias", "wte.*"]}))
+    expected, weights = trained["r2z1k1"]
+    for zero in (1, 3):
+        name = f"layout{zero}"
+        program, plan = sheet(name, 2, zero, 1, ("--layout", test.path("layout.json")))
+        lines, saved = test.train(program, "--devices", 2, steps=2, out=name)
+        test.check(saved == weights, f"{name}: weights")
+        test.check(
+            [line["loss"] for line in lines] == [line["loss"] for line in expected],
+            f"{name}: losses",
+        )
+        memory = {m["class"]: m for m in plan["cost"]["memory"]}
+        for kind in ("moments",) if zero == 1 else ("moments", "parameters"):
+            test.check(
+                memory[kind]["bytes"] > memory[kind]["formula_bytes"],
+                f"{name}: {kind} {memory[kind]}",
+            )
+    test.finish()
 
 page = test.path("page.html")
 test.compile(model, "page", f"--batch={BATCH}", f"--seq={T}", "--mesh=dp=2",
