@@ -206,8 +206,7 @@ TEST_F(Weights, VerifyProgramNamesWhatIsWrong) {
     EXPECT_ERROR(verifyProgram(copy), ExitFailure, part);
   };
   verifyProgram(program);
-  broken([](auto &p, auto &) { p.abi_version = 7; },
-         "expected ABI version 6, got 7");
+  broken([](auto &p, auto &) { ++p.abi_version; }, "expected ABI version ");
   broken([](auto &p, auto &) { p.peak_bytes = 100; }, "exceeds the arena");
   broken([](auto &, auto &t) { t[0].offset = 8; },
          "tensor 'wte': expected 64-byte alignment, got offset 8");
