@@ -67,8 +67,17 @@ def Blurt_WaitOp : Blurt_Op<"wait"> {
   let description = [{
     Until here the collective with this `ticket` may be under way; if it is not,
     nothing is waited for. `blurt-plan` puts these where bytes are touched next.
+
+    Constraints:
+    - L1: the ticket is not negative.
+
+    Example: %s is read when the collective that writes it is over:
+    ```mlir
+    blurt.collective "reduce_scatter" async ticket 0 %g into %s axis = "dp" size = 2 : (memref<8xf32>, memref<4xf32>) -> ()
+    blurt.wait 0
+    ```
   }];
-  let arguments = (ins I64Attr:$ticket);
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$ticket);
   let assemblyFormat = "$ticket attr-dict";
 }
 

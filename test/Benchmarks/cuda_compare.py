@@ -63,20 +63,20 @@ class Peer:
         self.process.wait(timeout=60)
 
 
-def run_program(options):
+def run_program(options, program, flags=()):
+    """A run of steps that are timed after some to warm up."""
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder) / "metrics.jsonl"
-        command = [options.program, "train", "--quiet", "--data", options.data]
+        command = [program, "train", "--quiet", "--data", options.data]
         command += ["--steps", str(options.warm + options.steps), "--lr", "1e-4"]
-        command += ["--metrics", str(metrics)]
-        if options.tune:
-            command += ["--tune", options.tune]
+        command += ["--metrics", str(metrics), *flags]
         subprocess.run(command, check=True)
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     times = [line["step_ms"] for line in lines if "step_ms" in line]
     last = [line for line in lines if "allocated_bytes" in line][-1]
     return {
         "ms": statistics.median(times[options.warm :]),
+        "tokens_per_step": last["tokens"] / len(times),
         "alloc_gib": last["allocated_bytes"] / GIB,
         "arena_gib": last["arena_bytes"] / GIB,
         "device_gib": (last["device_bytes"] - last["device_bytes_at_start"]) / GIB,
@@ -105,12 +105,13 @@ def main():
     options = parser.parse_args()
     name = options.name or Path(options.program).name
 
+    flags = ("--tune", options.tune) if options.tune else ()
     peer = Peer(options.peer)
-    run_program(options)  # the page cache and the clocks
+    run_program(options, options.program, flags)  # the page cache and the clocks
     started = first_step(options)
     ours, theirs = [], []
     for _ in range(options.pairs):
-        ours.append(run_program(options))
+        ours.append(run_program(options, options.program, flags))
         theirs.append(peer.turn())
     peer.quit()
     ms, peer_ms = (statistics.median(r["ms"] for r in rs) for rs in (ours, theirs))

@@ -22,10 +22,10 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-GIB = 2.0**30
+from cuda_compare import run_program
+
 PORT = 29531
 
 
@@ -65,36 +65,15 @@ class Ranks:
                 process.kill()
 
 
-def run_program(options, name, program, devices):
-    with tempfile.TemporaryDirectory() as folder:
-        metrics = Path(folder) / "metrics.jsonl"
-        command = [program, "train", "--quiet", "--data", options.data]
-        command += ["--steps", str(options.warm + options.steps), "--lr", "1e-4"]
-        command += ["--metrics", str(metrics)]
-        if devices > 1:
-            command += ["--devices", str(devices)]
-        if name in options.tune:
-            command += ["--tune", options.tune[name]]
-        subprocess.run(command, check=True)
-        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    times = [line["step_ms"] for line in lines if "step_ms" in line]
-    last = [line for line in lines if "allocated_bytes" in line][-1]
-    return {
-        "ms": statistics.median(times[options.warm :]),
-        "tokens_per_step": last["tokens"] / len(times),
-        "alloc_gib": last["allocated_bytes"] / GIB,
-        "arena_gib": last["arena_bytes"] / GIB,
-        "device_gib": (last["device_bytes"] - last["device_bytes_at_start"]) / GIB,
-        "losses": [line["loss"] for line in lines if "loss" in line],
-    }
+def flags_of(options, name, devices):
+    flags = ("--devices", str(devices)) if devices > 1 else ()
+    return flags + (("--tune", options.tune[name]) if name in options.tune else ())
 
 
 def trace(options, name, program):
     command = [program, "train", "--quiet", "--data", options.data, "--steps", "6"]
-    command += ["--lr", "1e-4", "--devices", str(options.devices)]
+    command += ["--lr", "1e-4", *flags_of(options, name, options.devices)]
     command += ["--profile", str(Path(options.trace) / f"{options.name}-{name}.json")]
-    if name in options.tune:
-        command += ["--tune", options.tune[name]]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -123,9 +102,10 @@ def main():
     options.tune = dict(options.tune)
 
     peer = Ranks(options.peer, options.devices) if options.peer else None
-    turns = {"one": lambda: run_program(options, "one", options.one, 1)}
-    for name, program in options.program:
-        turns[name] = lambda n=name, p=program: run_program(options, n, p, options.devices)
+    turns = {}
+    for name, program in [("one", options.one), *options.program]:
+        flags = flags_of(options, name, 1 if name == "one" else options.devices)
+        turns[name] = lambda p=program, f=flags: run_program(options, p, f)
     if peer:
         turns["DDP"] = peer.turn
     for name, turn in turns.items():

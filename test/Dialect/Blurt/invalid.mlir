@@ -480,3 +480,11 @@ func.func @l4(%arena: memref<65536xi8>) {
   blurt.collective "local_shard" %x into %y axis = "dp" size = 2 : (memref<2x4xf32, strided<[8, 1]>>, memref<4xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @wait_l1() {
+  // expected-error @+1 {{attribute 'ticket' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+  blurt.wait -1
+  return
+}

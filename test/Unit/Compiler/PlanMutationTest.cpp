@@ -41,9 +41,12 @@ constexpr PlanCase cases[] = {
     {"gpt2 dp=2 zero=2 accum=2", true, 2, 2, 4, 2},
     {"gpt2 dp=3 zero=1 accum=2", true, 3, 1, 3, 2},
     {"gpt2 dp=2 zero=1 dropout", true, 2, 1, 4, 1, 0.2},
+    {"gpt2 dp=3 zero=3", true, 3, 3, 3, 1},
+    {"gpt2 dp=2 zero=3 accum=2", true, 2, 3, 4, 2},
     {"mlp dp=2 zero=0", false, 2, 0, 4, 1},
     {"mlp dp=3 zero=1", false, 3, 1, 6, 1},
     {"mlp dp=4 zero=2 accum=2", false, 4, 2, 4, 2},
+    {"mlp dp=2 zero=3", false, 2, 3, 4, 1},
     {"mlp dp=4 zero=0 sgd", false, 4, 0, 8, 1, -1, "sgd"},
 };
 

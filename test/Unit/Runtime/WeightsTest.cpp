@@ -206,7 +206,11 @@ TEST_F(Weights, VerifyProgramNamesWhatIsWrong) {
     EXPECT_ERROR(verifyProgram(copy), ExitFailure, part);
   };
   verifyProgram(program);
-  broken([](auto &p, auto &) { ++p.abi_version; }, "expected ABI version ");
+  const int64_t version = BLURT_ABI_VERSION;
+  const std::string message = "expected ABI version " +
+                              std::to_string(version) + ", got " +
+                              std::to_string(version + 1);
+  broken([](auto &p, auto &) { ++p.abi_version; }, message.c_str());
   broken([](auto &p, auto &) { p.peak_bytes = 100; }, "exceeds the arena");
   broken([](auto &, auto &t) { t[0].offset = 8; },
          "tensor 'wte': expected 64-byte alignment, got offset 8");
