@@ -423,9 +423,12 @@ def pieces():
         losses.append(found)
     close(losses[1], losses[0], "weights of one device")
     test.check(grads[0].keys() == grads[1].keys(), "names of gradients")
+    # A gradient is a sum over all tokens, in another order with ranks: in f32 off by at
+    # most half a unit in the last place for each.
+    most = BATCH * T * 2.0**-24
     for name, expected in grads[0].items():
         off = np.abs(expected - grads[1][name]).max() / np.abs(expected).max()
-        test.check(off <= 1e-4, f"gradient of {name} off by {off:.3g}")
+        test.check(off <= most, f"gradient of {name} off by {off:.3g}")
 
 
 def classifier():
